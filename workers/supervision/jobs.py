@@ -20,6 +20,7 @@ from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import FreeText, door
 from interlock.workflows.machines.supervision.job import DEEPEST, JOB, MOST_WORKERS
+from interlock.workflows.output.suggestions import offered
 
 TYPE = "job"
 
@@ -171,7 +172,8 @@ class Jobs(Actions):
 def _waits(connection: Connection, job: Mapping[str, Any]) -> str:
     """What a job waits for that could not be allocated its workers."""
     if spent := limits.refusing_job(connection, job["id"]):
-        return f"the limit on {spent} has no room: `interlock limit show {spent}`; allocation is retried automatically"
+        look = offered("limit", "show", *spent.split(" ", 1), project=job["project"])
+        return f"the limit on {spent} has no room: {look}; allocation is retried automatically"
     return f"too few idle workers: {job['worker_count']} needed; allocation is retried automatically"
 
 
