@@ -1,7 +1,7 @@
 """`interlock definitions handover`: live instances go on in another system."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -16,6 +16,7 @@ from interlock.cli.lib.progress_bar import bar, on
 from interlock.cli.lib.projects import OnlyProject
 from interlock.db.connection import transaction
 from interlock.db.core import instances
+from interlock.db.operations import handovers
 from interlock.db.operations.handovers import Choice
 from interlock.workers.client.client import Client
 from interlock.workers.definitions import handover_file
@@ -28,7 +29,7 @@ from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput
 from interlock.workflows.forms.forms import FORMS
 from interlock.workflows.forms.parts import file_name
-from interlock.workflows.forms.start_log import StartLog
+from interlock.workflows.forms.start_log import StartLog, held_log, log_of
 
 HELP = """\
 Freeze live instances here, and write them with their verified history and the Temporal form of their definition, to be
@@ -43,6 +44,7 @@ Examples:
   interlock definitions handover story@1.0.0 --project billing --output handover --reason "to Temporal"
   interlock definitions handover story --confirm --output handover --reason "started there"
   interlock definitions handover story --back --output handover --reason "not today"
+  interlock definitions handover story --back --without-log --output handover --reason "never started"
 """
 NAMED = 1_000  # rows of the table of instances that stay
 
@@ -72,6 +74,9 @@ def handover(
     ] = None,
     confirming: Annotated[bool, typer.Option("--confirm", help="Record for good what was started there.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Let go on here what was not started there.")] = False,
+    without_log: Annotated[
+        bool, typer.Option("--without-log", help="With --back: nothing was ever started, so there is no log of it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Try each; change and write nothing.")] = False,
     project: OnlyProject = None,
     as_json: AsJson = False,
@@ -86,7 +91,10 @@ def handover(
             _OfVersion(client.runtime, each, project, order, output, as_json)
             for each in _versions(client.runtime.catalogue, name)
         ]
-        done = [each.settle(back=back) if back or confirming else each.freeze(only) for each in of_each]
+        done = [
+            each.confirm() if confirming else each.take_back(without_log=without_log) if back else each.freeze(only)
+            for each in of_each
+        ]
     if not print_json([asdict(each) for each in done], as_json):
         for each in done:
             _print_result(each, "gave back" if back else "confirmed" if confirming else "froze")
@@ -128,18 +136,44 @@ class _OfVersion:
 
     def freeze(self, only: Sequence[UUID] | None) -> HandoverResult:
         """Freeze them, or only some, and write all that are frozen."""
-        make(self.output)
+        if not self.order.dry_run:
+            make(self.output)  # before anything is frozen
         with bar(f"freezing {self._called}", self.quiet) as shown:
             moved = freeze(self.runtime, self._choice(only), self.order, on(shown))
         if self.order.dry_run:
             return HandoverResult(self._called, True, moved)
-        with bar(f"writing {self._called}", self.quiet) as shown:
-            written = handover_file.write_frozen(self.runtime, self._choice(), self._file, on(shown))
         export_files([self.definition], FORMS["temporal"], self.output)
-        return HandoverResult(self._called, False, moved, written)
+        return HandoverResult(self._called, False, moved, self._write())
 
-    def settle(self, *, back: bool) -> HandoverResult:
-        """Give back what was not started, or confirm what was."""
+    def _write(self) -> HandoverFile:
+        """Write all that are frozen, also of other projects."""
+        every = Choice(self.definition.type, self.definition.version)
+        with bar(f"writing {self._called}", self.quiet) as shown:
+            return handover_file.write_frozen(self.runtime, every, self._file, on(shown))
+
+    def confirm(self) -> HandoverResult:
+        """Confirm those that were started."""
+        return self._settle(back=False)
+
+    def take_back(self, *, without_log: bool) -> HandoverResult:
+        """Give back those that were not started. They are not in the file any more, or somebody could start them."""
+        if not self._frozen():
+            return HandoverResult(self._called, self.order.dry_run, HandoverMoves())
+        if not (without_log or log_of(self._file).exists()):
+            why = "bring it from where `start` was run; if it never was, add --without-log"
+            raise BadInput(f"{log_of(self._file)}, which says what was started, is missing: {why}")
+        if self.order.dry_run:
+            return self._settle(back=True)
+        make(self.output)
+        with held_log(self._file):
+            self._file.unlink(missing_ok=True)
+            return replace(self._settle(back=True), written=self._write())
+
+    def _frozen(self) -> int:
+        with transaction(self.runtime.database) as connection:
+            return handovers.count_frozen(connection, self._choice())
+
+    def _settle(self, *, back: bool) -> HandoverResult:
         log = StartLog.of(self._file)
         with bar(f"{'taking back' if back else 'confirming'} {self._called}", self.quiet) as shown:
             moved = settle(self.runtime, self._choice(), self.order, log, back=back, progress=on(shown))

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.cli.instances.instances import _print_result
 from interlock.workers.client.receipts import Receipt
+from interlock.workflows.forms.start_log import held_log
 from tests.cli.terminal import Terminal
 from tests.waiting import eventually
 
@@ -293,6 +294,7 @@ def test_live_instances_are_handed_over_and_come_back(
     words = (*words, "--project", project)
     (tried,) = terminal.ok(*words, "--dry-run")
     assert (tried["definition"], tried["moved"]["moved"], tried["written"]) == ("story@1.0.0", 1, None)
+    assert not (tmp_path / "to").exists()
     told = terminal.run(*words, "--only", name)
     assert told.code == 0, told.said
     assert "froze 1 of 1: story@1.0.0" in told.out
@@ -308,7 +310,12 @@ def test_live_instances_are_handed_over_and_come_back(
         (nothing,) = terminal.ok(*words, option)
         assert (nothing["moved"]["found"], nothing["moved"]["moved"]) == (1, 0)
     log.unlink()
-    assert "gave back 1 of 1" in terminal.run(*words, "--back").out
+    terminal.run(*words, "--back").is_one_clear_line("bring it from where", "--without-log")
+    with held_log(tmp_path / "to" / "story-1.0.0.jsonl"):
+        terminal.run(*words, "--back").is_one_clear_line("is in use")
+    log.unlink()
+    assert "gave back 1 of 1" in terminal.run(*words, "--back", "--without-log").out
+    assert not (tmp_path / "to" / "story-1.0.0.jsonl").read_text()
     terminal.ok("fire", name, "design_complete", "--by", "ann", "--wait")
     both = terminal.run(*words, "--back", "--confirm")
     assert both.code == 2

@@ -85,6 +85,7 @@ def test_no_dry_run_starts_a_program_or_writes_anything(runtime: Runtime, dba: D
     about = {name: str(ids[kind]) for kind, names in refs.items() for name in names}
     others = {
         "migrate": ("test_gate", "--from", "1.0.0", "--to", "1.1.0", "--reason", "x"),
+        "handover": ("story", "--output", str(tmp_path / "handover"), "--reason", "x"),
         ("archive", "run"): ("--older-than", "0"),
     }
     here = terminal(runtime, PATH=traps(tmp_path / "bin"), INTERLOCK_TOOL_CHECKS=f"{trap}={trap}")

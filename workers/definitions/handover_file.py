@@ -72,7 +72,7 @@ def write_frozen(runtime: Runtime, choice: Choice, path: Path, progress: Progres
 def _lines(runtime: Runtime, page: Sequence[Frozen], written: HandoverFile) -> Iterator[str]:
     with transaction(runtime.database) as connection:
         one_snapshot(connection)
-        found = _Found.of(connection, page)
+        found = _Found.of(connection, page, first=not written.instances)
     for each in page:
         written.instances += 1
         written.links_that_stay += sum(link["stays"] for link in found.links[each.instance_id])
@@ -91,13 +91,13 @@ class _Found:
     events: Mapping[UUID, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
-    def of(cls, connection: Connection, page: Sequence[Frozen]) -> "_Found":
+    def of(cls, connection: Connection, page: Sequence[Frozen], *, first: bool) -> "_Found":
         ids = [each.instance_id for each in page]
         waiting = handovers.held(connection, ids)
         approving = {each.held_by for each in waiting if each.held_by is not None and not each.granted}
         frozen = {each.instance_id: each for each in page} | handovers.frozen_among(connection, approving)
         found, every = cls(frozen), list(frozen)
-        if problems := verify_instances(connection, every).problems:
+        if problems := verify_instances(connection, every, alone=not first).problems:
             worst = problems[0]
             raise Unverified(f"{worst.instance}: {worst.message}. See `interlock audit verify`")
         for request in handovers.held(connection, every):

@@ -1,13 +1,16 @@
 """The log of what was started elsewhere of a handover's file, one line for each step of each instance."""
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from fcntl import LOCK_EX, LOCK_NB, flock
 from os import fsync
 from pathlib import Path
 from typing import TextIO
 from uuid import UUID
+
+from interlock.workflows.errors import BadInput
 
 STARTING, STARTED = "starting", "started"
 
@@ -34,6 +37,25 @@ class StartLog:
 def log_of(file: Path) -> Path:
     """Where the log of a handover's file is."""
     return file.with_suffix(".started.jsonl")
+
+
+@contextmanager
+def held_log(file: Path) -> Iterator[TextIO]:
+    """The log of a handover's file, to add to; while it is open, nobody else starts or takes back.
+
+    Raises:
+        BadInput: somebody else does.
+        OSError: it cannot be written.
+    """
+    with log_of(file).open("a", encoding="utf-8") as log:
+        try:
+            flock(log, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"{log_of(file)} is in use: wait until what is being started or taken back is done"
+            ) from None
+        log.write("\n")  # after a line that a killed process did not finish
+        yield log
 
 
 def note(log: TextIO, ids: Iterable[str], status: str) -> None:

@@ -18,7 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput
 from interlock.workflows.forms.parts import called
-from interlock.workflows.forms.start_log import STARTED, STARTING, log_of, note
+from interlock.workflows.forms.start_log import STARTED, STARTING, held_log, note
 from interlock.workflows.forms.temporal_handover import handed_over, start_of
 
 AT_ONCE = 50  # requests under way
@@ -44,12 +44,12 @@ async def start_all(client: Client, definition: Definition, file: Path, task_que
         task_queue: the queue of the worker.
 
     Raises:
-        BadInput: a line is of another definition, or its history was changed. What was started before it stays.
+        BadInput: a line is of another definition, or its history was changed: what was started before it stays. Or
+            another process starts the same file, or takes it back.
         RPCError: the server refuses a start, or is away. Run it again.
     """
     done = StartedWorkflows()
-    with file.open(encoding="utf-8") as lines, log_of(file).open("a", encoding="utf-8") as log:
-        log.write("\n")  # after a line that a killed process left unfinished
+    with held_log(file) as log, file.open(encoding="utf-8") as lines:
         while batch := [_of(definition, line) for line in islice(lines, AT_ONCE)]:
             ids = [each["instance"]["id"] for each in batch]
             note(log, ids, STARTING)
