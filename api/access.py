@@ -16,6 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
 from interlock.api.inside import inside
+from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
@@ -41,6 +42,7 @@ class Access:
         self.runtime = runtime
         self.rates = Rates(runtime.settings.api_rate)
         self.waiting = Waiters(runtime)
+        self.queued = Queued(runtime)
         self._client = Client(runtime)
         self._projects: OrderedDict[UUID, str] = OrderedDict()
 

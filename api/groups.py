@@ -13,7 +13,7 @@ from email.utils import format_datetime
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
-from interlock.api.routes import approvals, definitions, health, instances, schedules, triggers
+from interlock.api.routes import agents, approvals, definitions, health, instances, schedules, triggers
 
 PREFIX = "/api"
 
@@ -41,7 +41,9 @@ class RouteGroup:
         return said | ({"Sunset": format_datetime(self.sunset_at, usegmt=True)} if self.sunset_at else {})
 
 
-GROUPS = tuple(RouteGroup(each.router) for each in (instances, triggers, approvals, schedules, definitions, health))
+GROUPS = tuple(
+    RouteGroup(each.router) for each in (instances, triggers, approvals, schedules, agents, definitions, health)
+)
 
 
 def include(app: FastAPI, group: RouteGroup) -> None:

@@ -195,6 +195,56 @@ class DefinitionDetail(BaseModel):
     checksum: str
 
 
+class RegisteredAgent(BaseModel):
+    """A registered agent."""
+
+    name: str
+    project: str
+    heartbeat_seconds: float = Field(description="it is to send a heartbeat, or claim, at least this often")
+
+
+class AgentClaim(BaseModel):
+    """A task that an agent has claimed and that is running."""
+
+    id: int = Field(description="by which events and logs name the claim")
+    token: int = Field(description="report with it; nobody else is told it")
+    task_id: UUID
+    task: str
+    run_id: UUID
+    workstream_id: UUID
+    project: str
+    kind: str
+    context: dict[str, Any] = Field(description="the task's: the agent's instructions, and its terms")
+    timeout_seconds: float
+    retry_count: int
+    inputs: dict[str, Any] = Field(description="the results of other tasks that it gets")
+
+
+class AgentClaims(BaseModel):
+    """Claims, the oldest first."""
+
+    items: list[AgentClaim]
+
+
+class AgentState(BaseModel):
+    """A worker's state, and which of the claims that were asked for still hold."""
+
+    state: str
+    holds: list[int]
+
+
+class AgentReport(BaseModel):
+    """The trigger that a report fired on its task."""
+
+    trigger: str
+
+
+class AgentLeaving(BaseModel):
+    """How many tasks an agent that leaves has still to finish."""
+
+    tasks_left: int
+
+
 class Health(BaseModel):
     """That the API answers."""
 

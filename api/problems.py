@@ -18,6 +18,8 @@ from starlette.responses import Response
 from interlock.api.rates import TooManyRequests
 from interlock.db.connection import retryable
 from interlock.workers.client.receipts import VersionConflict
+from interlock.workers.pool.agent import ShutDown
+from interlock.workers.pool.claims import StaleClaim
 from interlock.workflows import errors
 from interlock.workflows.output.escaping import json_text, plain
 
@@ -64,6 +66,8 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     errors.UnknownWorkflow: INVALID,
     errors.NotRunning: UNAVAILABLE,
     TooManyRequests: TOO_MANY,
+    StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
+    ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
 }
 OF_STATUS = {
     each.status: each

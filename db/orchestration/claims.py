@@ -34,10 +34,22 @@ _LOCK_CLAIMS = in_schema("""
 SELECT claim_id FROM interlock.task_claims
  WHERE worker_id = ANY (%(ids)s) AND token = COALESCE(%(token)s::bigint, token) AND ended_at IS NULL FOR NO KEY UPDATE
 """)
+_QUEUED = in_schema("""
+SELECT q.task_id FROM interlock.runs r
+ CROSS JOIN LATERAL (SELECT t.task_id, t.kind FROM interlock.tasks t
+                      WHERE t.run_id = r.run_id AND t.state = 'queued' LIMIT %(limit)s) q
+ WHERE r.state = 'running' AND q.kind = 'agent'
+ LIMIT %(limit)s
+""")
 _REVOKED = in_schema("""
 SELECT claim_id, worker_id FROM interlock.task_claims
  WHERE run_id = %(run_id)s AND ended_at IS NULL AND revoked_at IS NOT NULL
 """)
+
+
+def queued_for_agents(connection: Connection, *, limit: int) -> set[UUID]:
+    """Queued tasks of running runs that agents take; at most `limit` of them."""
+    return {row[0] for row in connection.exec_driver_sql(_QUEUED, {"limit": limit})}
 
 
 def claim(connection: Connection, worker_id: UUID, secret: str) -> Row | None:

@@ -159,18 +159,19 @@ def versions(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, i
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def find_by_name(connection: Connection, name: str) -> RowMapping | None:
-    """The latest `worker` of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
+def find_by_name(connection: Connection, name: str, *, project: str | None = None) -> RowMapping | None:
+    """The latest worker of a name. Each new registration of NAME is listed as NAME#1, NAME#2, …
 
     Args:
         connection: any.
         name: the registered name, or any worker's UUID as text, which takes precedence over names.
+        project: whose `uet_worker` it is; None: it is a `worker`, which serves all projects.
     """
     by_id = cast(workers.c.worker_id, String) == name
     named = or_(func.split_part(workers.c.name, "#", 1) == name, workers.c.name == name)
     query = (
         select(workers)
-        .where(or_(and_(workers.c.project.is_(None), named), by_id))
+        .where(or_(and_(workers.c.project.is_not_distinct_from(project), named), by_id))
         .order_by(by_id.desc(), workers.c.created_at.desc(), workers.c.worker_id.desc())
     )
     return connection.execute(query.limit(1)).mappings().first()

@@ -120,7 +120,7 @@ CREATE FUNCTION interlock.not_its_own(token interlock.api_tokens, other uuid) RE
               FROM interlock.api_tokens a WHERE a.token_id = other);
 
 -- Refuse an instance that its token may not create (TOKEN-11): nothing that a client's login may not create either, unless it is an
--- operator's.
+-- operator's; but for the worker that the token's holder is (TOKEN-12).
 CREATE FUNCTION interlock.born_by_token(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     token   interlock.api_tokens;
@@ -130,7 +130,9 @@ BEGIN
     lacking := COALESCE(
         CASE WHEN new.born_proof !~ '^token:[0-9a-f-]{36}$' THEN format('%s is no token', new.born_proof) END,
         interlock.not_by_token(token, new.created_by),
-        CASE WHEN token.role = 'agent' AND (new.workflow_type IN (SELECT interlock.of_engine_only())
+        CASE WHEN new.workflow_type = 'uet_worker' AND split_part(new.entity_id, '#', 1) <> token.name
+                 THEN format('an agent has its token''s name, %s', token.name)
+             WHEN token.role = 'agent' AND (new.workflow_type IN (SELECT interlock.of_engine_only()) AND new.workflow_type <> 'uet_worker'
                                             OR new.workflow_type = 'schedule' AND interlock.closed_to_clients(new.context->'does'))
                  THEN format('the token %s is no operator''s', token.token_id)
              WHEN new.workflow_type = 'api_token' AND token.role = 'admin'

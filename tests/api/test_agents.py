@@ -1,0 +1,116 @@
+"""Agents over HTTP: the token alone makes a caller its worker, whose claims and reports PostgreSQL judges."""
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from httpx import Response
+
+from interlock.workers.client.client import Client
+from tests.calling import Calls, bearing, token
+from tests.crewing import Site
+from tests.driving import drain_all, state
+
+pytestmark = pytest.mark.integration
+GIVEN = {"kind": "agent", "agent": {"prompt": "write a test"}}
+
+
+@pytest.fixture
+def site(client: Client) -> Site:
+    """The runs and tasks of the project `default`."""
+    return Site(client, "default")
+
+
+def claimed(call: Calls, **more: object) -> dict[str, object]:
+    answer = call("POST", "/api/agent/claims", **more)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def workers(call: Calls) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call("GET", "/api/instances", params={"type": "uet_worker"}).json()["items"]
+    return found
+
+
+def finish(call: Calls, token: object, **said: object) -> Response:
+    return call("POST", "/api/agent/finish", json={"token": token, **said})
+
+
+def test_an_agent_claims_and_reports_with_nothing_but_its_token(call: Calls, client: Client, site: Site) -> None:
+    (task,) = site.queue(1, **GIVEN, required_capabilities=["python"])
+    registered = call("PUT", "/api/agent", json={"capabilities": ["python"]})
+    assert (registered.status_code, registered.json()["name"]) == (201, "agent-7")
+    assert call("PUT", "/api/agent", json={}).status_code == 200
+    claim = claimed(call)
+    assert (claim["task_id"], claim["context"]["agent"]) == (str(task), GIVEN["agent"])  # type: ignore[index]
+    assert call("GET", "/api/agent/claims").json()["items"] == [claim]
+    drain_all(client.runtime)
+    beat = call("POST", "/api/agent/heartbeat", params={"token": [claim["token"], 7]})
+    assert beat.json() == {"state": "BUSY", "holds": [claim["token"]]}
+    assert call("POST", "/api/agent/claims").status_code == 204, "it is full"
+    ended = finish(call, claim["token"], output={"summary": "written"}, result={"tests": 3})
+    assert ended.json() == {"trigger": "execution_completed"}
+    drain_all(client.runtime)
+    event = next(each for each in client.history(task) if each["trigger"] == "execution_completed")
+    assert (event["triggered_by"], event["metadata"]["summary"], event["authority"]) == ("agent-7", "written", "holder")
+    (worker,) = workers(call)
+    assert (worker["created_by"], worker["project"]) == ("agent-7", "default")
+    assert client.history(UUID(worker["id"]))[0]["proof"].startswith("itself token:")
+    assert call("DELETE", "/api/agent").json() == {"tasks_left": 0}
+    drain_all(client.runtime)
+    again = call("PUT", "/api/agent", json={})
+    assert again.status_code == 201
+    assert {each["entity_id"] for each in workers(call)} == {"agent-7", "agent-7#2"}
+
+
+def test_a_stale_report_is_refused_and_the_claim_of_another_is_not_spoken_for(
+    call: Calls, client: Client, site: Site
+) -> None:
+    site.queue(1, **GIVEN)
+    call("PUT", "/api/agent", json={})
+    claim = claimed(call)
+    other = token(client.runtime, "agent-8")
+    assert call("PUT", "/api/agent", json={}, token=other).status_code == 201
+    stolen = call("POST", "/api/agent/finish", json={"token": claim["token"]}, token=other)
+    assert (stolen.status_code, stolen.json()["type"]) == (409, "urn:interlock:problem:stale-claim")
+    call("DELETE", "/api/agent")  # gives the task back
+    drain_all(client.runtime)
+    late = finish(call, claim["token"])
+    assert (late.status_code, late.json()["type"]) == (409, "urn:interlock:problem:ended")
+
+
+def test_another_token_of_the_same_name_is_another_worker(call: Calls, client: Client) -> None:
+    assert call("PUT", "/api/agent", json={}).status_code == 201
+    second = token(client.runtime, "agent-7")
+    taken = call("PUT", "/api/agent", json={}, token=second)
+    assert (taken.status_code, taken.json()["type"]) == (409, "urn:interlock:problem:already-exists")
+    assert call("POST", "/api/agent/claims", token=second).status_code == 403
+
+
+def test_whoever_waits_for_a_task_gets_it_when_it_is_queued(call: Calls, client: Client, site: Site) -> None:
+    call("PUT", "/api/agent", json={})
+
+    async def both() -> tuple[Response, list[UUID]]:
+        asking = call.client.request("POST", "/api/agent/claims", params={"wait": 20}, headers=bearing(call.token))
+        answer, made = await asyncio.gather(asking, asyncio.to_thread(site.queue, 1, **GIVEN))
+        return answer, made
+
+    answer, (task,) = call.loop.run(both())
+    assert answer.json()["task_id"] == str(task)
+    assert state(client, task) == "running"
+
+
+def test_it_takes_tasks_of_its_tokens_project_only(call: Calls, client: Client) -> None:
+    (theirs,) = Site(client, f"other-{uuid4()}"[:20]).queue(1, **GIVEN)
+    call("PUT", "/api/agent", json={})
+    assert call("POST", "/api/agent/claims").status_code == 204
+    assert state(client, theirs) == "queued"
+
+
+def test_who_has_not_registered_is_told_to(call: Calls) -> None:
+    refused = call("POST", "/api/agent/claims")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        404,
+        "'agent-7' is no agent in project 'default' yet: register first.",
+    )
