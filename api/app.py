@@ -10,6 +10,8 @@ from interlock.api import problems
 from interlock.api.access import Access
 from interlock.api.bounds import Bounds
 from interlock.api.groups import GROUPS, PREFIX, RouteGroup, include
+from interlock.api.mcp import mount
+from interlock.api.mcp.mount import McpMount
 from interlock.api.problems import ProblemDetails
 from interlock.api.routes.health import Readiness
 from interlock.workers.client.async_client import AsyncRuntime
@@ -50,4 +52,5 @@ def create_app(runtime: AsyncRuntime, groups: Sequence[RouteGroup] = GROUPS) -> 
     problems.install(app)
     for group in groups:
         include(app, group)
+    app.mount(mount.PATH, McpMount(app, app.state.access))
     return app

@@ -53,6 +53,10 @@ def _written(url: Callable[[Place], str], status: int, outside: int, json: Calla
     return RouteRight(WRITERS, status, outside, url, lambda there: {"json": json(there), "params": NOW})
 
 
+def _working(path: str, status: int, json: Any = None) -> RouteRight:
+    return RouteRight(WRITERS, status, 403, lambda there: f"{path}?project={there.project}", lambda _: {"json": json})
+
+
 RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("GET", "/api/instances"): _listed("/api/instances"),
     ("POST", "/api/instances"): _written(
@@ -91,6 +95,13 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
         },
     ),
     ("GET", "/api/schedules/{ref:path}"): _one(lambda there: f"/api/schedules/{there.schedule}"),
+    # Whose token may is told that it has not registered, or that what it says of itself is not valid.
+    ("PUT", "/api/agent"): _working("/api/agent", 422, {"capabilities": ["interlock:x"]}),
+    ("DELETE", "/api/agent"): _working("/api/agent", 404),
+    ("GET", "/api/agent/claims"): _working("/api/agent/claims", 404),
+    ("POST", "/api/agent/claims"): _working("/api/agent/claims", 404),
+    ("POST", "/api/agent/heartbeat"): _working("/api/agent/heartbeat", 404),
+    ("POST", "/api/agent/finish"): _working("/api/agent/finish", 404, {"token": 1}),
     ("GET", "/api/definitions"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions"),
     ("GET", "/api/definitions/{type}"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story"),
     ("GET", "/api/health"): RouteRight(NOBODY_NEEDED, 200, 0, lambda _: "/api/health"),

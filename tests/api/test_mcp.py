@@ -1,0 +1,198 @@
+"""MCP, with the SDK's own client over HTTP: what an agent does, and what it is told when it may not."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from httpx2 import ASGITransport
+from httpx2 import AsyncClient as HttpClient
+from mcp import Client as McpClient
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.types import CallToolResult
+from mcp_types import Request
+
+from interlock.api.mcp.tasks import IDENTIFIER, TaskAcknowledged, TaskHandle, TaskLook, TaskParams
+from interlock.workers.client.client import Client
+from interlock.workers.runtime import Runtime
+from tests.calling import BASE, Calls, bearing, token
+from tests.crewing import Site
+from tests.driving import drain_all
+
+pytestmark = pytest.mark.integration
+TASK = {"kind": "agent", "agent": {"prompt": "write a test"}}
+
+
+class Tasks(ClientExtension):
+    """The client's side of the extension: what is returned as a task is handed to the test."""
+
+    identifier = IDENTIFIER
+
+    def claims(self) -> list[ResultClaim[TaskHandle]]:
+        async def never(_handle: TaskHandle, _context: ClaimContext) -> CallToolResult:
+            raise AssertionError("the tests poll by themselves")
+
+        return [ResultClaim(result_type="task", model=TaskHandle, resolve=never)]
+
+
+class Session:
+    """What a model does by its client."""
+
+    def __init__(self, client: McpClient) -> None:
+        self.client = client
+
+    async def __call__(self, tool: str, **said: Any) -> dict[str, Any]:
+        """Call a tool that lets it through."""
+        answer = await self.client.call_tool(tool, said)
+        assert not answer.is_error, answer.structured_content
+        return dict(answer.structured_content or {})
+
+    async def refused(self, tool: str, **said: Any) -> dict[str, Any]:
+        """Call a tool that refuses."""
+        answer = await self.client.call_tool(tool, said)
+        assert answer.is_error
+        return dict(answer.structured_content or {})
+
+    async def begun(self, tool: str, **said: Any) -> TaskHandle:
+        """Call a tool that returns a task."""
+        answer = await self.client.session.call_tool(tool, said, allow_claimed=True)
+        assert isinstance(answer, TaskHandle), answer
+        return answer
+
+    async def look(self, task_id: str) -> TaskLook:
+        """Poll a task."""
+        request = Request[TaskParams, str](method="tasks/get", params=TaskParams(task_id=task_id))
+        return await self.client.session.send_request(request, TaskLook)
+
+    async def ended(self, task_id: str) -> Mapping[str, Any]:
+        """Poll a task until it is completed; returns what its tool would have."""
+        while (found := await self.look(task_id)).status == "working":
+            await asyncio.sleep(0.05)
+        return dict((found.result or {})["structuredContent"])
+
+
+@asynccontextmanager
+async def session(call: Calls, bearer: str, *, tasks: bool = False) -> AsyncIterator[Session]:
+    """A client that is connected with a token."""
+    http = HttpClient(transport=ASGITransport(call.app), base_url=BASE, headers=bearing(bearer), timeout=60)
+    async with http:
+        transport = streamable_http_client(f"{BASE}/mcp/", http_client=http)
+        async with McpClient(transport, extensions=[Tasks()] if tasks else []) as client:
+            yield Session(client)
+
+
+@contextmanager
+def applying(runtime: Runtime) -> Iterator[None]:
+    """Apply triggers, as nodes do, until the block ends."""
+    over = threading.Event()
+
+    def apply() -> None:
+        while not over.wait(0.02):
+            drain_all(runtime)
+
+    thread = threading.Thread(target=apply)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def played(call: Calls, play: Callable[[], Awaitable[None]]) -> None:
+    call.loop.run(play())  # type: ignore[arg-type]
+
+
+def test_a_story_goes_from_analysis_to_done_with_one_refusal_and_one_approval(call: Calls, client: Client) -> None:
+    bob = token(client.runtime, "bob")
+
+    async def play() -> None:
+        async with session(call, call.token) as agent, session(call, bob) as reviewer:
+            await agent("create_instance", type="story", entity_id="S-1")
+            await agent("create_instance", type="pr_review", entity_id="PR-1", context={"story_id": "S-1"})
+            for trigger in ("design_complete", "start_coding", "submit_pr"):
+                await agent("fire_trigger", instance="story/S-1", trigger=trigger)
+            refused = await agent.refused("fire_trigger", instance="story/S-1", trigger="tests_pass")
+            assert (refused["status"], refused["state"], refused["title"]) == (
+                409, "review", "The machine does not allow that now",
+            )  # fmt: skip
+            assert "approve" in refused["legal"]
+            for trigger in ("start_review", "approve"):
+                await reviewer("fire_trigger", instance="PR-1", trigger=trigger)
+            held = await agent("fire_trigger", instance="PR-1", trigger="merge")
+            assert held["status"] == "waiting"
+            (waiting,) = (await reviewer("list_approvals"))["items"]
+            own = await agent.refused("decide_approval", approval=waiting["id"], decision="approve")
+            assert own["status"] == 403
+            await reviewer("decide_approval", approval=waiting["id"], decision="approve", reason="fine")
+            assert (await agent("show_request", request_id=held["request_id"], wait=20))["status"] == "applied"
+            while (await agent("show_instance", instance="S-1"))["current_state"] == "review":
+                await asyncio.sleep(0.05)
+            done = await agent("fire_trigger", instance="S-1", trigger="tests_pass")
+            assert done["result"]["to"] == "done"
+            moves = (await agent("show_history", instance="S-1"))["items"]
+            assert [each["triggered_by"] for each in moves if each["trigger"] != "approve"] == ["agent-7"] * 4
+            (read,) = (await agent.client.read_resource("interlock://instances/story/S-1")).contents
+            assert '"current_state": "done"' in read.text  # type: ignore[union-attr]
+
+    with applying(client.runtime):
+        played(call, play)
+
+
+def test_a_task_that_was_waited_for_outlives_the_connection_and_the_claim_is_found_again(
+    call: Calls, client: Client
+) -> None:
+    site = Site(client, "default")
+
+    async def play() -> None:
+        async with session(call, call.token, tasks=True) as agent:
+            waits = await agent.begun("claim_task", wait=0)
+            assert (await agent.look(waits.task_id)).status == "working"
+        await asyncio.to_thread(site.queue, 1, **TASK)
+        async with session(call, call.token, tasks=True) as agent:  # it comes back
+            claim = (await agent.ended(waits.task_id))["claim"]
+            assert claim["context"]["agent"] == TASK["agent"]
+        async with session(call, call.token) as agent:  # and once more, without a word of tasks
+            again = (await agent("claim_task", wait=0))["claim"]
+            assert again == claim
+            assert (await agent("heartbeat", tokens=[claim["token"]]))["holds"] == [claim["token"]]
+            ended = await agent("finish_task", token=claim["token"], result={"tests": 3}, output={"summary": "done"})
+            assert ended == {"trigger": "execution_completed"}
+            stale = await agent.refused("finish_task", token=claim["token"] + 1)
+            assert stale["title"] == "The claim no longer counts"
+
+    with applying(client.runtime):
+        played(call, play)
+
+
+def test_a_held_trigger_is_a_task_until_its_approval_is_decided(call: Calls, client: Client) -> None:
+    bob = token(client.runtime, "bob")
+
+    async def play() -> None:
+        async with session(call, call.token, tasks=True) as agent, session(call, bob) as decider:
+            await agent("create_instance", type="sprint", entity_id="sprint-1")
+            held = await agent.begun("fire_trigger", instance="sprint-1", trigger="start")
+            look = await agent.look(held.task_id)
+            assert (look.status, look.status_message) == ("working", "the trigger is waiting")
+            request = Request[TaskParams, str](method="tasks/cancel", params=TaskParams(task_id=held.task_id))
+            await agent.client.session.send_request(request, TaskAcknowledged)
+            with pytest.raises(MCPError, match="There is no task"):
+                await agent.look("trigger:nobody's")
+            (waiting,) = (await decider("list_approvals"))["items"]
+            await decider("decide_approval", approval=waiting["id"], decision="reject", reason="too early")
+            assert (await agent.ended(held.task_id))["status"] in ("rejected", "superseded")
+
+    with applying(client.runtime):
+        played(call, play)
+
+
+@pytest.mark.parametrize("presented", ["", "ilk_" + "A" * 43])
+def test_without_a_valid_token_nothing_of_mcp_answers(call: Calls, presented: str) -> None:
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    answer = call("POST", "/mcp/", token=presented, json=hello)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "detail" not in answer.json()
