@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("server.up_down", "Show each process: state, start time, number of restarts."),
         "open": ("server.open", "Open the HTTP API in the browser, or print its address."),
         "api": ("api.serve", "Serve the HTTP API, or print its OpenAPI document."),
+        "mcp": ("mcp.mcp", "MCP for agents: serve it over stdio, or print a client's configuration."),
         "migrate": ("operations.migrate", "Upgrade the database to the newest schema and record the definitions."),
         "completion": ("server.completion", "Print a script by which bash, zsh or fish complete `interlock`."),
     },

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from interlock.workflows.effects import QUEUE_NAME, QUEUES
@@ -90,6 +90,10 @@ class Settings(BaseSettings):
         None, description="PEM file of the API's certificate and its chain; unset: HTTP without TLS"
     )
     api_tls_key: Path | None = Field(None, description="PEM file of its private key; unset: in the same file")
+    api_url: str = Field(
+        "", description="where `interlock mcp serve` finds the API; empty: that of `interlock up` here"
+    )
+    api_token: SecretStr | None = Field(None, description="the token that `interlock mcp serve` presents")
     api_rate: float = Field(
         500.0,
         ge=0,
