@@ -233,6 +233,12 @@ class AgentState(BaseModel):
     holds: list[int]
 
 
+class LogAnswer(BaseModel):
+    """Whether something was kept: not beyond `INTERLOCK_TASK_OUTPUT_BYTES` of an attempt."""
+
+    kept: bool
+
+
 class AgentReport(BaseModel):
     """The trigger that a report fired on its task."""
 

@@ -101,6 +101,7 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("GET", "/api/agent/claims"): _working("/api/agent/claims", 404),
     ("POST", "/api/agent/claims"): _working("/api/agent/claims", 404),
     ("POST", "/api/agent/heartbeat"): _working("/api/agent/heartbeat", 404),
+    ("POST", "/api/agent/log"): _working("/api/agent/log", 404, {"token": 1, "text": "x"}),
     ("POST", "/api/agent/finish"): _working("/api/agent/finish", 404, {"token": 1}),
     ("GET", "/api/definitions"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions"),
     ("GET", "/api/definitions/{type}"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story"),

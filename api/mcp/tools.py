@@ -149,6 +149,18 @@ def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
         return answered(await door.ask(token_of(ctx, door), "POST", "/api/agent/heartbeat", params=asked))
 
     @server.tool(annotations=WRITES)
+    async def log(
+        ctx: Ctx,
+        *,
+        token: Held,
+        text: Annotated[str, Field(max_length=1_000_000, description="newlines included")],
+        project: Project = None,
+    ) -> CallToolResult:
+        """Say what you do on a claimed task: operators follow it live. Counts as a heartbeat."""
+        said, asked = {"token": token, "text": text}, given(project=project)
+        return answered(await door.ask(token_of(ctx, door), "POST", "/api/agent/log", json=said, params=asked))
+
+    @server.tool(annotations=WRITES)
     async def finish_task(
         ctx: Ctx,
         *,

@@ -16,6 +16,7 @@ from interlock.api.models import (
     AgentLeaving,
     AgentReport,
     AgentState,
+    LogAnswer,
     RegisteredAgent,
     Taken,
     Text,
@@ -58,6 +59,13 @@ class TaskEnd(Taken):
     error: Text | None = Field(None, description="what went wrong; the task is tried again while it has retries left")
     output: dict[str, Any] = Field({}, description="what it did, such as `stdout`; kept in the task's history")
     result: Any = Field(None, description="any JSON of at most 64 KiB, for later tasks")
+
+
+class TaskLog(Taken):
+    """What an agent says while it works."""
+
+    token: Token
+    text: str = Field(max_length=1_000_000, description="appended as it is, newlines included")
 
 
 @router.put("/agent", status_code=201, response_model=RegisteredAgent, responses=REPEATED | documented(409))
@@ -108,6 +116,12 @@ async def finish_task(agent: AgentCalled, end: TaskEnd) -> JsonAnswer:
     """Report how a claimed task ended: completed if its exit code is expected, else failed. Repeat it safely."""
     said = {name: getattr(end, name) for name in ("exit_code", "error", "output", "result")}
     return JsonAnswer({"trigger": await agent.do(lambda worker: worker.finish(end.token, **said))})
+
+
+@router.post("/agent/log", response_model=LogAnswer, responses=documented(409))
+async def append_log(agent: AgentCalled, said: TaskLog) -> JsonAnswer:
+    """Append to a claimed task's log, which `interlock run logs` shows live. Counts as a heartbeat."""
+    return JsonAnswer({"kept": await agent.do(lambda worker: worker.log(said.token, said.text))})
 
 
 @router.delete("/agent", response_model=AgentLeaving, responses=documented(409))

@@ -1,9 +1,10 @@
 """Claims: each task has at most one open claim, which its worker ends under the claim's token or which is revoked."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, and_, select
 
 from interlock.db.core import requests
 from interlock.db.fast_path import Row, rows
@@ -130,10 +131,22 @@ def any_revoked(connection: Connection, run_id: UUID) -> bool:
     return first(connection, _REVOKED, {"run_id": run_id}) is not None
 
 
-def task_of(connection: Connection, worker_id: UUID, token: int) -> UUID | None:
-    """The task that a worker claimed under a token, even if the claim has ended; None if it had no such claim."""
-    query = select(task_claims.c.task_id).where(task_claims.c.token == token, task_claims.c.worker_id == worker_id)
-    return connection.execute(query).scalar()
+class OwnClaim(NamedTuple):
+    """A claim of a worker, which may have ended; `held`: it is valid."""
+
+    claim_id: int
+    task_id: UUID
+    run_id: UUID
+    held: bool
+
+
+def own(connection: Connection, worker_id: UUID, token: int) -> OwnClaim | None:
+    """The claim that a worker made under a token, even if it has ended; None if it had no such claim."""
+    c = task_claims.c
+    held = and_(c.revoked_at.is_(None), c.ended_at.is_(None))
+    query = select(c.claim_id, c.task_id, c.run_id, held).where(c.token == token, c.worker_id == worker_id)
+    found = connection.execute(query).first()
+    return OwnClaim(*found) if found else None
 
 
 def is_held(connection: Connection, token: int) -> bool:

@@ -7,7 +7,11 @@ from uuid import UUID, uuid4
 import pytest
 from httpx import Response
 
+from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
+from interlock.workers.pool import attempts
+from interlock.workers.pool.output_files import path_of
+from interlock.workers.pool.output_reading import OutputReading
 from tests.calling import Calls, bearing, token
 from tests.crewing import Site
 from tests.driving import drain_all, state
@@ -99,6 +103,38 @@ def test_whoever_waits_for_a_task_gets_it_when_it_is_queued(call: Calls, client:
     answer, (task,) = call.loop.run(both())
     assert answer.json()["task_id"] == str(task)
     assert state(client, task) == "running"
+
+
+def test_what_it_says_while_it_works_is_followed_live_and_sealed_by_its_report(
+    call: Calls, client: Client, site: Site
+) -> None:
+    (task,) = site.queue(1, **GIVEN)
+    call("PUT", "/api/agent", json={})
+    claim = claimed(call)
+
+    def say(text: str) -> Response:
+        return call("POST", "/api/agent/log", json={"token": claim["token"], "text": text})
+
+    assert say("reads\n").json() == {"kept": True}
+    with transaction(client.runtime.database) as connection:
+        (attempt,) = attempts.of_task(connection, task)
+    run, settings = UUID(str(claim["run_id"])), client.runtime.settings
+    reading = OutputReading(settings, run_id=run, task_id=task, kind="agent", attempt=attempt)
+    assert reading.more() == "reads\n"
+    assert say("writes\n").json() == {"kept": True}
+    finish(call, claim["token"], output={"stdout": "wrote 3 tests"})
+    drain_all(client.runtime)
+    assert say("late").status_code == 409
+    with transaction(client.runtime.database) as connection:
+        (attempt,) = attempts.of_task(connection, task)
+    assert reading.rest(attempt) == "writes\nwrote 3 tests\n"
+    assert reading.verdict().verified is True
+    path = path_of(settings, run, task, attempt.claim)
+    path.chmod(0o600)
+    path.write_text("reads\nlies\n")
+    again = OutputReading(settings, run_id=run, task_id=task, kind="agent", attempt=attempt)
+    again.rest(attempt)
+    assert again.verdict().verified is False
 
 
 def test_it_takes_tasks_of_its_tokens_project_only(call: Calls, client: Client) -> None:

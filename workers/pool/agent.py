@@ -9,16 +9,18 @@ with Agent("agent-7", capabilities=["python"]) as agent:
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances
-from interlock.db.orchestration.claims import task_of
+from interlock.db.orchestration.claims import OwnClaim, own
 from interlock.workers.engine import worker_secrets
 from interlock.workers.engine.trigger_request import checked
-from interlock.workers.pool import claims, registration, report
+from interlock.workers.pool import agent_log, claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
+from interlock.workers.pool.output_files import path_of
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
@@ -203,6 +205,30 @@ class Agent:
         return claims.is_current(self._runtime, token)
 
     @door
+    def log(self, token: int, text: FreeText) -> bool:
+        """Say something of the work on a claimed task: `interlock run logs` shows it, also while the work goes on.
+
+        It is kept on the machine on which this is called, and deleted after `INTERLOCK_KEEP_OUTPUT_DAYS`; history has
+        its digest.
+
+        Args:
+            token: the claim's token.
+            text: what to append, newlines included.
+
+        Returns:
+            Whether it was kept. It is not beyond `INTERLOCK_TASK_OUTPUT_BYTES`.
+
+        Raises:
+            StaleClaim: the claim is no longer valid.
+            NotYours: it is called by another secret.
+        """
+        self.heartbeat()
+        claim = self._own(token)
+        if not claim.held:
+            raise StaleClaim(f"claim {claim.claim_id} is no longer valid")
+        return agent_log.append(self._file(claim), text, self._runtime.settings.task_output_bytes)
+
+    @door
     def finish(
         self,
         token: int,
@@ -234,8 +260,10 @@ class Agent:
         if "result" in shown:
             raise BadInput("output.result: the result is given beside the output: finish(token, result=…)")
         limits.checked("result", result, limits.RESULT_BYTES)
-        terms = self._terms(token)
-        outcome = report.of_agent(terms, exit_code=exit_code, error=error, output=shown, result=result)
+        claim = self._own(token)
+        logged = agent_log.sealed(self._file(claim))
+        said: dict[str, Any] = {"exit_code": exit_code, "error": error, "output": shown, "result": result}
+        outcome = report.of_agent(self._terms(claim), logged=logged, **said)
         claims.finish(self._runtime, self._known, token, outcome)
         return outcome.trigger
 
@@ -263,13 +291,20 @@ class Agent:
             raise NotRegistered(f"worker {self.name!r} is not registered yet: call register() first")
         return self._registered
 
-    def _terms(self, token: int) -> Mapping[str, Any]:
+    def _own(self, token: int) -> OwnClaim:
         with transaction(self._runtime.database) as connection:
-            task = task_of(connection, self._known.worker_id, token)
-            if task is None:
-                those = offered("worker", "claim", self.name, again=True)
-                raise StaleClaim(f"worker {self.name!r} has no claim under this token: `{those}` shows those it holds")
-            return dict(instances.by_id(connection, task)["context"])
+            found = own(connection, self._known.worker_id, token)
+        if found is None:
+            those = offered("worker", "claim", self.name, again=True)
+            raise StaleClaim(f"worker {self.name!r} has no claim under this token: `{those}` shows those it holds")
+        return found
+
+    def _file(self, claim: OwnClaim) -> Path:
+        return path_of(self._runtime.settings, claim.run_id, claim.task_id, claim.claim_id)
+
+    def _terms(self, claim: OwnClaim) -> Mapping[str, Any]:
+        with transaction(self._runtime.database) as connection:
+            return dict(instances.by_id(connection, claim.task_id)["context"])
 
 
 class NotRegistered(InterlockError):

@@ -52,10 +52,11 @@ class OutputReading:
     def rest(self, attempt: TaskAttempt) -> str:
         """The rest of an attempt that has ended; for an agent, what it reported."""
         self.attempt = attempt
+        rest = self.more() + self._decoder.decode(b"", final=True)
+        if self._kind != "agent":
+            return rest
         reported = [attempt.reported[name] for name in STREAMS if name in attempt.reported]
-        if self._kind == "agent":
-            return "".join(each if each.endswith("\n") else f"{each}\n" for each in reported)
-        return self.more() + self._decoder.decode(b"", final=True)
+        return rest + "".join(each if each.endswith("\n") else f"{each}\n" for each in reported)
 
     def verdict(self) -> OutputVerdict:
         """What is known of what was read.
@@ -64,7 +65,7 @@ class OutputReading:
             OSError: the file is there and cannot be read.
         """
         attempt = self.attempt
-        if self._kind in ("agent", "patch"):
+        if self._kind == "patch" or (self._kind == "agent" and attempt.kept is None):
             return OutputVerdict(None, self._told_by_others())
         if attempt.ended_at is None:
             return OutputVerdict(None, self._unless_read("it is running and has printed nothing yet"))

@@ -63,6 +63,7 @@ def of_agent(
     error: str | None,
     output: Mapping[str, Any] | None = None,
     result: Any = None,
+    logged: Kept | None = None,
 ) -> Report:
     """The report of an external agent: completed if its exit code is expected and it names no error.
 
@@ -72,13 +73,14 @@ def of_agent(
         error: what went wrong, if anything.
         output: what it did: texts, such as `stdout`, are cut to their ends; other values are kept.
         result: for later tasks, if it completed; None: none.
+        logged: the file of what it said while it worked; None: nothing, here.
     """
     code = 0 if exit_code is None and error is None else exit_code
     shown = {
         name: tail(UNKEPT.sub("�", value)) if isinstance(value, str) else value
         for name, value in (output or {}).items()
     }
-    message = shown | {"exit_code": code}
+    message = shown | {"exit_code": code} | ({"output": as_metadata(logged)} if logged else {})
     if error is None and code in context.get("expected_exit_codes", EXPECTED_EXIT_CODES):
         return Report("execution_completed", message if result is None else message | {"result": result})
     return Report("execution_failed", message | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})
