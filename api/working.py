@@ -1,4 +1,4 @@
-"""What a token's holder does as an agent: it speaks for its worker by the token itself (`workers.access.agents`)."""
+"""What a token's holder does as an agent: it speaks for its worker by the token (`workers.pool.token_agents`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from fastapi import Depends
 from interlock.api.access import Called, Caller, Credentials
 from interlock.api.inside import inside
 from interlock.api.parameters import Project
-from interlock.workers.access import agents
-from interlock.workers.access.agents import AgentDescription
+from interlock.workers.pool import token_agents
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.claims import Claim
+from interlock.workers.pool.token_agents import AgentDescription
 
 T = TypeVar("T")
 AGAIN_SECONDS = 2.0  # an agent asks again after this even if nothing was queued: a limit or a breaker may have let go
@@ -36,7 +36,7 @@ class AgentCaller:
     def register(self, description: AgentDescription) -> bool:
         """Register; for use in a greenlet only. Returns whether it was not registered yet."""
         client = self.caller.client(self.project, write=True)
-        return agents.register(client, self.caller.principal.name, description, self.secret)[1]
+        return token_agents.register(client, self.caller.principal.name, description, self.secret)[1]
 
     async def do(self, work: Callable[[Agent], T]) -> T:
         """Do something as the registered agent.
@@ -48,7 +48,7 @@ class AgentCaller:
         def done() -> T:
             self.caller.client(self.project, write=True)
             runtime, name = self.caller.access.runtime, self.caller.principal.name
-            return work(agents.registered(runtime, name, self.project, self.secret))
+            return work(token_agents.registered(runtime, name, self.project, self.secret))
 
         return await inside(done)
 
@@ -66,7 +66,7 @@ def agent(caller: Called, given: Credentials, project: Project = None) -> AgentC
     """The sender of a request, as an agent."""
     named = caller.project(project)
     assert given is not None  # or there were no caller
-    return AgentCaller(caller, named, agents.secret_of(given.credentials, named))
+    return AgentCaller(caller, named, token_agents.secret_of(given.credentials, named))
 
 
 AgentCalled = Annotated[AgentCaller, Depends(agent)]

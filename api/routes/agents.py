@@ -24,9 +24,9 @@ from interlock.api.models import (
 from interlock.api.parameters import Wait
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.working import AgentCalled
-from interlock.workers.access.agents import AgentDescription
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.claims import Claim
+from interlock.workers.pool.token_agents import AgentDescription
 
 router = APIRouter(tags=["agents"])
 

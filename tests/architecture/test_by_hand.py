@@ -30,6 +30,7 @@ WITHOUT_BOTH = {
     ("run", "resume"): SUBMISSION,
     ("fire",): "takes `--by`; why is in `--data`, where the guards of a definition ask for it",
     ("worker", "register"): ITSELF,
+    ("mcp", "serve"): "its token says who",
     ("worker", "heartbeat"): ITSELF,
     ("supervise", "worker", "heartbeat"): ITSELF,
     ("worker", "claim"): ITSELF,

@@ -31,6 +31,7 @@ EXAMPLES_PROMISED = (
     ("definitions", "deprecate"), ("definitions", "remove"), ("definitions", "narrow"), ("definitions", "narrowed"),
     *(("audit", name) for name in ("verify", "anchor", "checkpoint", "export", "validate", "rebuild", "key")),
     ("metrics", "serve"), ("metrics", "show"), ("completion",), ("open",), ("api", "serve"), ("api", "document"),
+    ("mcp", "serve"), ("mcp", "install"),
 )  # fmt: skip
 OTHERS = (
     (), ("show",), ("history",), ("list",), ("doctor",), ("dead",), ("migrate",),

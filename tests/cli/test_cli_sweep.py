@@ -14,10 +14,11 @@ STAYING = {
     ("down",),
     ("metrics", "serve"),
     ("api", "serve"),
+    ("mcp", "serve"),
     ("definitions", "lock"),
 }  # they start, stop, serve, write
 NOT_JSON = {  # servers; what is JSON in any case; a script for a shell
-    ("metrics", "serve"), ("api", "serve"), ("api", "document"), ("completion",),
+    ("metrics", "serve"), ("api", "serve"), ("api", "document"), ("mcp", "serve"), ("completion",),
 }  # fmt: skip
 MAKING = {
     ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"),

@@ -41,7 +41,7 @@ class AgentDescription:
 
 def secret_of(token: str, project: str) -> str:
     """The secret of a token's worker in a project: HMAC-SHA256 (RFC 2104), in 43 characters of base64url."""
-    made = digest(token.encode(), f"interlock worker of {project}".encode(), "sha256")
+    made = digest(token.encode(), f"worker of {project}".encode(), "sha256")
     return urlsafe_b64encode(made).decode().rstrip("=")
 
 
