@@ -21,6 +21,7 @@ SCHEDULE = (
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
     Sweep("metrics", 5.0, "add up what the counters have noted"),
     Sweep("jobs", 5.0, "give waiting jobs the workers that have become idle"),
+    Sweep("brakes", 5.0, "tell people of brakes that were put on; find instances that go back and forth"),
     # Last in its message: the request that it examines may crash the process.
     Sweep(
         "partitions", 5.0, "get a partition moving whose oldest request is not applied; set aside what ends its process"

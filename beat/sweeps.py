@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
-from interlock.db.core import counters, effects, limits, requests
+from interlock.db.core import budgets, counters, effects, limits, requests
 from interlock.db.core.request_rows import by_state, internal
 from interlock.db.orchestration import scheduling, workers
 from interlock.db.orchestration.jobs import reserve, servable, stranded
@@ -74,7 +74,7 @@ def leases(
 
 
 def prune(connection: Connection, *, keep_days: float, keep_effects_days: float | None = None) -> int:
-    """Delete a batch of finished rows past their retention time, and of starts that no limit counts any more.
+    """Delete a batch of finished rows past their retention time, and of starts and uses that no limit or budget counts.
 
     Returns the number of rows, 0 when none are left.
 
@@ -88,6 +88,7 @@ def prune(connection: Connection, *, keep_days: float, keep_effects_days: float 
         requests.prune(connection, keep_days=keep_days, limit=PRUNE_BATCH)
         + effects.prune(connection, keep_days=effects_days, limit=PRUNE_BATCH)
         + limits.prune(connection, limit=PRUNE_BATCH)
+        + budgets.prune(connection, limit=PRUNE_BATCH)
     )
 
 

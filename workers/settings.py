@@ -198,6 +198,16 @@ class Settings(BaseSettings):
         description="longest wait before the first retry; doubled for each further one",
     )
     backoff_cap_seconds: float = Field(600.0, gt=0, description="no retry waits longer than this")
+    bounce_limit: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="an instance that agents move more often than this from one state to the same other, within the "
+        "next setting, gets a brake; 0: never",
+    )
+    bounce_seconds: float = Field(
+        3600.0, gt=0, le=604_800, description="the period in which moves back and forth are counted"
+    )
     effect_lease_seconds: float = Field(60.0, gt=0, description="a worker silent this long loses its effect")
     breaker_failure_threshold: int = Field(5, ge=1, description="failures in a row that open a tool's circuit breaker")
     breaker_cooldown_seconds: float = Field(60.0, gt=0, description="how long a breaker stays open")

@@ -10,6 +10,7 @@ from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, single_statements, transaction
 from interlock.db.core import archive, counters, requests, schedules, stalled_partitions, sweep_runs
+from interlock.workers import brakes
 from interlock.workers.audit import anchor_copies, anchors, exports
 from interlock.workers.audit.verification import compare_evidence, verify_some
 from interlock.workers.operations.archiver import archive_ended, rules_of
@@ -177,6 +178,7 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "relay": lambda runtime: relay(runtime.database, destinations(runtime)),
     "metrics": _metrics,
     "jobs": _jobs,
+    "brakes": brakes.sweep,
     "stuck": _stuck,
     "verify": verify_some,
     "evidence": compare_evidence,

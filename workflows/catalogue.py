@@ -15,6 +15,8 @@ from interlock.workflows.machines.delivery.pr_review import PR_REVIEW
 from interlock.workflows.machines.delivery.sprint import SPRINT
 from interlock.workflows.machines.delivery.story import STORY
 from interlock.workflows.machines.governance.api_token import API_TOKEN
+from interlock.workflows.machines.governance.brake import BRAKE
+from interlock.workflows.machines.governance.budget import BUDGET
 from interlock.workflows.machines.governance.deprecation import DEPRECATION
 from interlock.workflows.machines.governance.handover import HANDOVER
 from interlock.workflows.machines.governance.limit import LIMIT
@@ -75,6 +77,8 @@ SHIPPED = (
     NARROWING,
     LIMIT,
     HANDOVER,
+    BUDGET,
+    BRAKE,
     SCHEDULE,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(

@@ -207,6 +207,9 @@ def _show(found: dict[str, Any], catalogue: Catalogue) -> None:
         say(("frozen", "yellow"), f": it goes on in another system ({offered('show', found['handover'])})")
     else:
         _say_legal(found["may"])
+    for brake in found["brakes"]:
+        say((f"brake {brake['entity_id']} holds new triggers", "yellow"), f": {brake['reason']}")
+        say(f"  release it with: {offered('brake', 'release', brake['entity_id'], reason='WHY')}")
     for trigger, why in found["missing"].items():
         say((f"{trigger} is refused now", "yellow"), f": {why}")
         for each in found["links"]:

@@ -17,6 +17,7 @@ from interlock.workflows.input import names
 
 # The parameters that make a command one on a project's instances.
 NAMING = {"ref", "entity_id", "tool", "based_on", "only", "gate", "priority", "workspace", "description", "limited"}
+NAMING |= {"actor", "brake"}  # of `budget` and `brake`
 # In click's context: the project without `--project`, and the one that it names.
 USUAL, NAMED = "interlock.project", "interlock.project.named"
 

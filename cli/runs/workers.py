@@ -194,6 +194,8 @@ def finish(
     result: Annotated[
         str | None, typer.Option(help="The result, which later tasks get as an input: JSON, or @FILE.")
     ] = None,
+    tokens: Annotated[int | None, typer.Option(min=0, help="How many tokens were spent on it.")] = None,
+    usd: Annotated[float | None, typer.Option(min=0, help="How many dollars were spent on it.")] = None,
     secret_file: SecretFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -207,13 +209,15 @@ def finish(
       interlock worker finish agent-7 41
       interlock worker finish agent-7 42 --exit-code 3
       interlock worker finish agent-7 42 --result '{"version": "1.4.0"}'
+      interlock worker finish agent-7 42 --tokens 18200 --usd 0.31
       interlock worker finish agent-7 43 --error "no such file" --output '{"tried": ["a", "b"]}'
     """
     shown, secret = json_object("--output", output), required(secret_file)
     value = json_value("--result", result) if result is not None else None
+    spent = {name: each for name, each in (("tokens", tokens), ("usd", usd)) if each is not None}
     with Client() as client:
         agent = Agent.called(name, secret=secret, runtime=client.runtime)
-        trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown, result=value)
+        trigger = agent.finish(token, exit_code=exit_code, error=error, output=shown, result=value, spent=spent or None)
     _print_result({"token": token, "trigger": trigger}, f"claim {token}: {trigger}", as_json)
 
 

@@ -45,7 +45,7 @@ _HINTED = (
 _ACCEPT_ALL = in_schema("SELECT * FROM interlock.accept_all(%(rows)s::json)")
 _ACCEPT_ONE = in_schema("""
 SELECT interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
-                            %(triggered_by)s, %(metadata)s, %(trace)s, %(proof)s) AS new
+                            %(triggered_by)s, %(metadata)s, %(trace)s, %(proof)s) AS status
 """)
 # The deadline that each instance's present state has begun.
 _TIMERS = in_schema("""
@@ -110,8 +110,8 @@ def accept_named(connection: Connection, rows: Rows) -> list[dict[str, Any]]:
     return [accepted[row["request_id"]] | row["wakeup"] for row in rows if row["request_id"] in accepted]
 
 
-def accept_one(statements: Engine, row: Mapping[str, Any]) -> bool:
-    """Insert one request that is due at once, and commit; False if its id is known: see `recorded`.
+def accept_one(statements: Engine, row: Mapping[str, Any]) -> str | None:
+    """Insert one request that is due at once, and commit; returns its status. None if its id is known: see `recorded`.
 
     Raises:
         UnknownInstance: it names an instance that does not exist.
@@ -120,7 +120,7 @@ def accept_one(statements: Engine, row: Mapping[str, Any]) -> bool:
     with refusing("accept_all", [row]):
         given = {"trace": None, "proof": None, **row, "metadata": json.dumps(row["metadata"])}
         accepted = first_row(statements, _ACCEPT_ONE, given)
-        return accepted is not None and accepted["new"]
+        return accepted["status"] if accepted else None
 
 
 def status(statements: Engine, request_id: str) -> str | None:
@@ -267,7 +267,8 @@ def unrevived(connection: Connection) -> Mapping[str, list[str]]:
 
 
 def quarantine(connection: Connection, request_ids: Sequence[str], *, by: str, reason: str) -> Sequence[RowMapping]:
-    """Quarantine pending or scheduled requests: they become dead, with operator and reason. Dead ones become settled.
+    """Quarantine pending, scheduled or braked requests: they become dead, with operator and reason. Dead ones become
+    settled.
 
     Returns:
         (request_id, trigger, workflow_type, entity_id, was) of the changed requests; `was`: the status before. The

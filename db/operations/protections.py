@@ -16,7 +16,9 @@ TRIGGERS: Mapping[str, str] = {
     "archived_records": "kept kept_whole",
     "archived_transitions": "kept kept_whole takes",
     "audit_exports": "kept kept_whole",
+    "brakes": "brake_in_history",
     "breaker_configurations": "configures kept kept_whole worded",
+    "budgets": "budget_in_history",
     "circuit_breakers": "configuration_in_history kept kept_whole not_in_future state_in_history worded",
     "commands": (
         "bounded_env bounded_env_from bounded_limits bounded_sandbox kept kept_whole made record_body_digests shown"

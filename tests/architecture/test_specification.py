@@ -47,6 +47,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "narrowing.md": ("narrowing",),
     "limit.md": ("limit",),
     "handover.md": ("handover",),
+    "brake.md": ("budget", "brake"),
     "schedule.md": ("schedule",),
     "legacy.md": (("workstream", "0.1.0"), ("step", "0.1.0"), ("workstream", "0.2.0"), ("task", "0.2.0")),
 }

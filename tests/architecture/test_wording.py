@@ -37,6 +37,9 @@ FREE = {
     **dict.fromkeys(
         ("limits", "limit_starts"), dict.fromkeys(("project", "kind", "name"), "a projection of rows under the rule")
     ),
+    "budgets": dict.fromkeys(("project", "kind", "name", "resource"), "a projection of rows under the rule"),
+    "budget_uses": {"name": "of rows under the rule"},
+    "brakes": dict.fromkeys(("project", "kind", "name", "entity_id", "reason"), "a projection of rows under the rule"),
     "schedules": {"login": OWN},
     "refusal_counts": {"login": OWN, "project": REFERS, "recent_who": REFERS, "request_id": OWN},
     "trigger_requests": {

@@ -20,6 +20,8 @@ from tests.unit.move_tables_orchestration import (
 )
 from tests.unit.move_tables_others import (
     API_TOKEN,
+    BRAKE,
+    BUDGET,
     DEPRECATION,
     HANDOVER,
     JOB,
@@ -65,6 +67,8 @@ TABLES: dict[tuple[str, str], Table] = {
     ("narrowing", "1.0.0"): NARROWING,
     ("limit", "1.0.0"): LIMIT,
     ("handover", "1.0.0"): HANDOVER,
+    ("budget", "1.0.0"): BUDGET,
+    ("brake", "1.0.0"): BRAKE,
     ("schedule", "1.0.0"): SCHEDULE,
 }
 
@@ -94,6 +98,8 @@ REQUIRED_METADATA = {
     "narrowing": {"terms"},
     "limit": {"terms"},
     "handover": {"terms"},
+    "budget": {"terms"},
+    "brake": {"terms"},
     "worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
     "uet_worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
 }

@@ -96,6 +96,24 @@ HANDOVER = table(
     frozen -> returned : give_back ! warning
     """,
 )
+BUDGET = table(
+    "docs/spec/brake.md",
+    "proposed in_force removed",
+    "removed",
+    """
+    proposed -> in_force : enforce ! warning
+    proposed in_force -> removed : remove ! warning
+    """,
+)
+BRAKE = table(
+    "docs/spec/brake.md",
+    "reached on released",
+    "released",
+    """
+    reached -> on : announce ! error
+    reached on -> released : release ! warning
+    """,
+)
 SCHEDULE = table(
     "docs/spec/schedule.md",
     "active paused ended",

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from interlock.db.audit.verify import Problem, verify_instance
 from interlock.db.connection import one_snapshot, transaction
-from interlock.db.core import archive, effects, history, instances, requests
+from interlock.db.core import archive, brakes, effects, history, instances, requests
 from interlock.db.core.history import EventRow
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import Right
@@ -293,8 +293,8 @@ class Operations(Generic[Caller]):
             Its `workflow_instances` row, and `legal` (the triggers that its state accepts), `may` (by whom each of them
             may be fired: `anyone`, `holder`, `effect`, `machinery`, `decider`, `operator`), `missing` (which of them
             would be refused now for what is linked, and why), `handover` (the id of the handover that freezes it; None:
-            none does), `command` (which is run for it), `links`, `requests` and `effects`. `archived_at` is None unless
-            it is archived.
+            none does), `brakes` (that hold what is fired at it, and why), `command` (which is run for it), `links`,
+            `requests` and `effects`. `archived_at` is None unless it is archived.
 
         Raises:
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
@@ -317,6 +317,7 @@ class Operations(Generic[Caller]):
                 "legal": [] if still else list(definition.legal(found["current_state"])),
                 "may": {} if still else who_may(connection, definition, found),
                 "missing": {} if still else missing(definition, found, roles),
+                "brakes": brakes.on_instance(connection, found["id"]),
                 "links": [dict(each) for each in linked],
                 "requests": [dict(each) for each in requests.of_instance(connection, found["id"])],
                 "effects": [dict(each) for each in effects.of_instance(connection, found["id"])],
@@ -410,8 +411,11 @@ class Operations(Generic[Caller]):
             "trigger": firing_row["trigger"],
             "status": "pending",
         }
-        accepted = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
-        return receipt(wakeup | {"workflow_id": instance_id}) if accepted else None
+        status = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
+        if status is None:
+            return None
+        held = requests.outcome(self.runtime.statements, firing_row["request_id"]) if status == "waiting" else None
+        return receipt(wakeup | {"workflow_id": instance_id} | dict(held or {}))
 
     def _rows(
         self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None

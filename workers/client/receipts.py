@@ -28,7 +28,8 @@ class Receipt:
         workflow_id: the instance it was fired on.
         trigger: the trigger's name.
         replayed: whether this `request_id` had been accepted before, with the same body; nothing new was accepted.
-        result: the outcome, once there is one: the states it moved from and to, or the reason of the refusal.
+        result: the outcome, once there is one: the states it moved from and to, or the reason of the refusal. Of a
+            trigger that waits: what holds it, an `approval` or a `brake`, and a `message`.
         error: the last error, while it is retried or dead.
     """
 

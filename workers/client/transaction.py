@@ -77,15 +77,15 @@ class Units:
         if caller is None or _login(caller) == self._runtime.statements.url.username:
             refusals.record(self._runtime.statements, refused)
 
-    def do_alone(self, statement: Callable[[Engine], bool], wakeup: Mapping[str, Any]) -> bool:
+    def do_alone(self, statement: Callable[[Engine], T | None], wakeup: Mapping[str, Any]) -> T | None:
         """Run a single statement that is its own transaction, and send a wake-up for the trigger it accepted.
 
         Args:
-            statement: called with the engine for single statements; returns whether it accepted the trigger.
+            statement: called with the engine for single statements; returns something if it accepted the trigger.
             wakeup: the wake-up.
 
         Returns:
-            Whether the trigger was accepted.
+            What `statement` returned; None: the trigger was not accepted.
         """
         since = self._runtime.wakeup_sender.head_start(wakeup)
         done = self._retried(lambda _: statement(self._runtime.statements))

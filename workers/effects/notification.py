@@ -73,4 +73,7 @@ def _body(effect: ClaimedEffect, payload: dict[str, Any]) -> str:
     if payload["type"] == "regression" and payload["state"] == "proposed":
         decide = offered("regression", "approve", effect["workflow_id"], reason="WHY")
         return f"gate {context['gate']} fails since a patch landed. Roll that back with: {decide} (or reject)"
+    if payload["type"] == "brake":
+        release = offered("brake", "release", payload["entity_id"], reason="WHY")
+        return f"{context['reason']}. What it asks for is held until an operator releases it: {release}"
     return f"{payload['trigger']} by {payload['by']}"

@@ -20,6 +20,7 @@ from interlock.workflows.typed import OVERRIDES, WRITTEN
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
 LONGEST = timedelta(days=36_525)
+MOST_SPENT = {"tokens": 10**15 - 1, "usd": 10**9}  # told at once; `interlock.is_spent` says the same
 HIGHEST_VERSION = 2**31 - 1  # PostgreSQL's integer
 
 
@@ -66,6 +67,7 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
         raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
     if written := [key for key in WRITTEN if key in metadata]:
         raise BadInput(f"data.{written[0]} is what Interlock itself writes into history; use another name")
+    check_spent(metadata)
     if isinstance(reason := metadata.get("reason"), str) and reason:
         names.words("data.reason", reason)
     body = {
@@ -100,6 +102,20 @@ def checked(what: str, value: Mapping[str, Any] | BaseModel, limit_bytes: int) -
         return {}
     limits.checked(what, value, limit_bytes)
     return dict(value)
+
+
+def check_spent(data: Mapping[str, Any]) -> None:
+    """Raise `BadInput` if data says under `spent` anything but an amount of tokens, of money or of both (BRAKE-4)."""
+    if "spent" not in data:
+        return
+    spent = data["spent"]
+    if not isinstance(spent, Mapping) or not spent or spent.keys() - {"tokens", "usd"}:
+        raise BadInput('data.spent is what was spent, such as {"tokens": 1200, "usd": 0.4}')
+    for name, value in spent.items():
+        number = isinstance(value, int if name == "tokens" else int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value <= MOST_SPENT[name]:
+            whole = "a whole number" if name == "tokens" else "a number"
+            raise BadInput(f"data.spent.{name} must be {whole} from 0 to {MOST_SPENT[name]:,}")
 
 
 def _right(proof: str, after: datetime | timedelta | None) -> dict[str, Any]:

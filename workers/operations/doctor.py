@@ -42,6 +42,7 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("backups", evidence.check_backups),
     ("operators", instances.check_operators),
     ("schedules", instances.check_schedules),
+    ("brakes", instances.check_brakes),
     ("stuck", instances.check_stuck),
     ("invariants", instances.check_invariants),
 )

@@ -134,6 +134,7 @@ METRICS = (
     MetricSpec("interlock_sweep_run_seconds", ("sweep",), "how long a sweep's last run took"),
     MetricSpec("interlock_beat_alive", (), "1 while every sweep runs, 0 when one is overdue"),
     MetricSpec("interlock_breakers_open", ("tool",), "open circuit breakers of a tool, over all projects"),
+    MetricSpec("interlock_brakes", ("kind",), "brakes that are on, by what they hold: actor, run, project, instance"),
     MetricSpec(
         LIMITS,
         ("project", "kind", "name", "status"),

@@ -17,7 +17,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.orchestration.claims import OwnClaim, own
 from interlock.workers.engine import worker_secrets
-from interlock.workers.engine.trigger_request import checked
+from interlock.workers.engine.trigger_request import check_spent, checked
 from interlock.workers.pool import agent_log, claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
 from interlock.workers.pool.output_files import path_of
@@ -237,6 +237,7 @@ class Agent:
         error: FreeText | None = None,
         output: Mapping[str, Any] | None = None,
         result: Any = None,
+        spent: Mapping[str, float] | None = None,
     ) -> str:
         """Report how a claimed task ended. Repeating the report is harmless.
 
@@ -247,6 +248,7 @@ class Agent:
             output: what it did, such as `stdout`; kept in the task's history.
             result: any JSON value of at most 64 KiB for later tasks, which get it as an input; kept with the event
                 that completes the work. Default: none.
+            spent: what it cost: `tokens`, a whole number, and `usd`; kept in history, and counted by budgets (BRAKE-4).
 
         Returns:
             The trigger that was fired on the task.
@@ -259,6 +261,9 @@ class Agent:
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
         if "result" in shown:
             raise BadInput("output.result: the result is given beside the output: finish(token, result=…)")
+        if spent is not None:
+            shown = {**shown, "spent": dict(spent)}
+        check_spent(shown)
         limits.checked("result", result, limits.RESULT_BYTES)
         claim = self._own(token)
         logged = agent_log.sealed(self._file(claim))

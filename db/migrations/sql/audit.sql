@@ -267,4 +267,19 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       LEFT JOIN interlock.workflow_instances f ON f.id = h.workflow_id
      WHERE i.id IS NULL OR h.handover_id IS NULL OR h.workflow_id::text <> i.context->>'instance'
            OR (f.version, encode(interlock.head_of(f), 'hex')) IS DISTINCT FROM ((i.context->>'at')::integer, i.context->>'head')
+    UNION ALL
+    SELECT 'budget ' || COALESCE(i.entity_id, b.kind || '.' || b.name) || ' (' || COALESCE(i.id, b.budget_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'budgets has it, but it is not in force'
+                WHEN b.budget_id IS NULL THEN 'budgets has lost it'
+                ELSE 'budgets says other than its terms' END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'budget' AND current_state = 'in_force') i
+      FULL JOIN interlock.budgets b ON b.budget_id = i.id
+     WHERE i.id IS NULL OR b.budget_id IS NULL OR to_jsonb(interlock.budget_of(i)) - 'uses' IS DISTINCT FROM to_jsonb(b) - 'uses'
+    UNION ALL
+    SELECT 'brake ' || COALESCE(i.entity_id, b.entity_id) || ' (' || COALESCE(i.id, b.brake_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'brakes has it, but it is released' WHEN b.brake_id IS NULL THEN 'brakes has lost it'
+                ELSE 'brakes says other than its terms' END
+      FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'brake' AND current_state <> 'released') i
+      FULL JOIN interlock.brakes b ON b.brake_id = i.id
+     WHERE i.id IS NULL OR b.brake_id IS NULL OR interlock.brake_of(i) IS DISTINCT FROM b
 $$;

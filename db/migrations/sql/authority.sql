@@ -240,6 +240,7 @@ CREATE FUNCTION interlock.accept() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     open_to  text[];
     narrowed text[];
+    watched  boolean;  -- mostly there is neither budget nor brake, and then nothing else is asked
 BEGIN
     NEW.login := session_user;
     IF (NEW.origin <> 'agent' OR NEW.request_id LIKE 'interlock:%') AND NOT interlock.is_engine() THEN
@@ -248,7 +249,8 @@ BEGIN
                   DETAIL = format('%s may not fire %s in that way: the login %s is no member of interlock_engine',
                                   NEW.triggered_by, NEW.trigger, session_user);
     END IF;
-    SELECT t."by", n.open_to INTO open_to, narrowed  -- all of a trigger's transitions have the same
+    SELECT t."by", n.open_to, EXISTS (SELECT FROM interlock.budgets) OR EXISTS (SELECT FROM interlock.brakes)
+      INTO open_to, narrowed, watched  -- all of a trigger's transitions have the same
       FROM interlock.workflow_instances i
       JOIN interlock.definition_transitions t
         ON t.type = i.workflow_type AND t.version = i.definition_version AND t.trigger = NEW.trigger
@@ -265,17 +267,23 @@ BEGIN
         NEW.authority := CASE NEW.origin WHEN 'override' THEN 'operator' ELSE 'anyone' END;
         NEW.proof := CASE NEW.origin WHEN 'override' THEN interlock.grant_of(NEW.triggered_by) END;
         NEW.granted := false;
+        IF interlock.any_budget_or_brake() THEN
+            NEW := interlock.budgeted(NEW);
+        END IF;
         RETURN NEW;
     END IF;
     IF narrowed IS NOT NULL THEN
         open_to := interlock.narrowed(open_to, narrowed);
     END IF;
-    IF NEW.proof IS NULL AND NEW.authority = 'anyone' AND 'anyone' = ANY (open_to) AND NEW.origin = 'agent' AND NOT NEW.granted THEN
-        RETURN NEW;
-    ELSIF NEW.proof LIKE '%token:%' THEN
-        RETURN interlock.accept_by_token(NEW, open_to);
+    IF NEW.proof LIKE '%token:%' THEN
+        NEW := interlock.accept_by_token(NEW, open_to);
+    ELSIF NEW.proof IS NOT NULL OR NEW.authority <> 'anyone' OR NOT 'anyone' = ANY (open_to) OR NEW.origin <> 'agent' OR NEW.granted THEN
+        NEW := interlock.accept_closed(NEW, open_to);
     END IF;
-    RETURN interlock.accept_closed(NEW, open_to);
+    IF watched THEN
+        NEW := interlock.budgeted(NEW);
+    END IF;
+    RETURN NEW;
 END $$;
 
 CREATE TRIGGER accept BEFORE INSERT ON interlock.trigger_requests FOR EACH ROW EXECUTE FUNCTION interlock.accept();

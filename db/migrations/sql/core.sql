@@ -148,7 +148,9 @@ DECLARE
         WHEN jsonb_typeof(NEW.metadata) <> 'object' THEN 'metadata'
         -- An agent cannot speak as an operator: only overrides carry one, and each does.
         WHEN (NEW.origin = 'override') <> (NEW.metadata ?| ARRAY['operator', 'override']) THEN 'origin'
-        WHEN OLD.held_by <> NEW.held_by OR OLD.held_by IS NOT NULL AND NEW.held_by IS NULL THEN 'held_by'  -- once and for all
+        WHEN OLD.held_by <> NEW.held_by AND NOT interlock.was_brake(OLD.held_by) OR OLD.held_by IS NOT NULL AND NEW.held_by IS NULL THEN 'held_by'  -- once and for all
+        WHEN OLD.status = 'waiting' AND NEW.status IN ('pending', 'scheduled') AND interlock.is_braked(OLD.held_by) THEN 'status'
+        WHEN NEW.metadata ? 'spent' AND NOT interlock.is_spent(NEW.metadata->'spent') THEN 'metadata'
         -- Interlock writes these itself, into the events of approvals, grants, what they release, and moves that change a link.
         WHEN NEW.metadata ?| ARRAY['approval', 'relinked', 'terms', 'votes'] THEN 'metadata'
         WHEN NEW.origin = 'override' AND jsonb_typeof(NEW.metadata->'override') IS DISTINCT FROM 'object' THEN 'metadata'

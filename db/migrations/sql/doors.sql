@@ -5,7 +5,7 @@
 -- They are numbered in the caller's order and written in that of their ids: callers who fire the same requests, each in
 -- an order of its own, wait for one another in a queue, never in a circle.
 CREATE FUNCTION interlock.accept_all(rows json)
-    RETURNS TABLE (request_id varchar, seq bigint, partition smallint, workflow_id uuid, trigger varchar, status varchar)
+    RETURNS TABLE (request_id varchar, seq bigint, partition smallint, workflow_id uuid, trigger varchar, status varchar, result jsonb)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -28,7 +28,7 @@ BEGIN
                            AS at) due
      ORDER BY n.request_id COLLATE "C", n.seq
         ON CONFLICT (request_id) DO NOTHING
-    RETURNING t.request_id, t.seq, t.partition, t.workflow_id, t.trigger, t.status;
+    RETURNING t.request_id, t.seq, t.partition, t.workflow_id, t.trigger, t.status, t.result;
     GET DIAGNOSTICS accepted = ROW_COUNT;
     IF accepted < json_array_length(rows) AND rows->0->>'origin' = 'agent' THEN  -- Interlock's own are repeated by sweeps
         INSERT INTO interlock.metric_deltas (name, labels, value)
@@ -37,15 +37,18 @@ BEGIN
 END $$;
 
 -- Accept one that is due at once, and asks for no right, made with a token or without: plain parameters cost a third less than rows.
--- Returns whether it is new.
+-- Returns its status; NULL: it is known.
 CREATE FUNCTION interlock.accept_one(
     id text, body_fingerprint bytea, instance uuid, fired text, who text, said jsonb, traced text, token_proof text DEFAULT NULL)
-    RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    accepted text;
 BEGIN
-    INSERT INTO interlock.trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, trace, proof)
+    INSERT INTO interlock.trigger_requests AS t (request_id, fingerprint, workflow_id, trigger, triggered_by, metadata, trace, proof)
     VALUES (id, body_fingerprint, instance, fired, who, said, traced, token_proof)
-        ON CONFLICT (request_id) DO NOTHING;
-    RETURN FOUND;
+        ON CONFLICT (request_id) DO NOTHING
+    RETURNING t.status INTO accepted;
+    RETURN accepted;
 END $$;
 
 -- Create instances; one that exists already, be it in the archive, is left as it is. Returns the ids of the new ones.
@@ -107,15 +110,20 @@ BEGIN
 END $$;
 
 -- What a client's login may not create: what Interlock's parts carry out, phases, approvals, which hold others' triggers, narrowed
--- rights, and logs of others' refusals.
+-- rights, and logs of others' refusals. A brake needs a cause, whoever creates it.
 CREATE FUNCTION interlock.of_engine_only() RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     SELECT type FROM interlock.kinds()
-    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('regression'), ('phase')
+    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('budget'), ('brake'), ('regression'), ('phase')
 $$;
 
 CREATE FUNCTION interlock.not_by_clients() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT interlock.is_engine() AND NOT (NEW.workflow_type = 'refusal_log' AND NEW.entity_id = session_user) THEN
+    IF NEW.workflow_type = 'brake' THEN
+        IF NOT interlock.has_cause(NEW) THEN
+            RAISE EXCEPTION 'nothing gives cause for the brake %', NEW.entity_id
+                USING ERRCODE = 'insufficient_privilege', HINT = 'interlock brake put --help';
+        END IF;
+    ELSIF NOT interlock.is_engine() AND NOT (NEW.workflow_type = 'refusal_log' AND NEW.entity_id = session_user) THEN
         RAISE EXCEPTION 'creating a % needs a member of interlock_engine', NEW.workflow_type
             USING ERRCODE = 'insufficient_privilege';
     END IF;

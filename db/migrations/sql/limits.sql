@@ -211,9 +211,10 @@ END $$;
 CREATE FUNCTION interlock.held_back(named text[], type text, tool text, key text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN named && ARRAY['project', 'type ' || type, 'tool ' || tool, 'key ' || key];
 
--- By such names, the tasks of a run that nobody may claim now: their tools' breakers turn calls away, or their limits have no room.
+-- By such names, the tasks of a run that a worker may not claim now, or nobody: their tools' breakers turn calls away, their limits have no
+-- room, or a brake is on.
 -- PL/pgSQL, because it is asked at each claim: PostgreSQL prepares it once a session.
-CREATE FUNCTION interlock.held_back_in(run uuid) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION interlock.held_back_in(run uuid, worker text DEFAULT NULL) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
     its_project text := (SELECT project FROM interlock.workflow_instances WHERE id = run);
     found       text[] := ARRAY(SELECT 'tool ' || b.tool_id FROM interlock.circuit_breakers b
@@ -221,6 +222,10 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM interlock.limits WHERE project = its_project) THEN
         found := found || (SELECT f.named FROM interlock.full_limits() f WHERE f.project = its_project);
+    END IF;
+    IF EXISTS (SELECT FROM interlock.brakes b
+                WHERE b.project = its_project AND (b.kind, b.name) IN (('project', its_project), ('run', run::text), ('actor', worker))) THEN
+        found := found || 'project'::text;
     END IF;
     RETURN found;
 END $$;

@@ -37,8 +37,9 @@ CREATE FUNCTION interlock.take_claim(task uuid, run uuid, worker uuid, secret te
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    its record;
-    why text;
+    its   record;
+    why   text;
+    actor text;
 BEGIN
     PERFORM interlock.as_itself(worker, secret, 'claim');
     PERFORM interlock.sees_what_is();
@@ -63,7 +64,13 @@ BEGIN
             USING ERRCODE = 'check_violation', HINT = 'Claim what waits for such a worker: interlock worker claim';
     ELSIF its.breaker_id IS NOT NULL AND NOT interlock.lets_through(its.breaker_id) THEN
         RETURN;
-    ELSIF EXISTS (SELECT FROM interlock.limits)
+    ELSIF interlock.any_budget_or_brake() THEN
+        actor := (SELECT split_part(w.name, '#', 1) FROM interlock.workers w WHERE w.worker_id = worker);
+        IF NOT interlock.may_claim(its.project, actor, run) THEN
+            RETURN;
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM interlock.limits)
        AND (EXISTS (SELECT FROM interlock.task_claims c WHERE c.task_id = task AND c.revoked_at IS NULL AND c.ended_at IS NULL)
             OR NOT interlock.take_place(its.project, 'task', its.tool, its.limit_key)) THEN
         RETURN;
@@ -73,6 +80,8 @@ BEGIN
     RETURNING c.claim_id, c.token INTO claim_id, token;
     IF NOT FOUND THEN
         RETURN;
+    ELSIF actor IS NOT NULL THEN
+        PERFORM interlock.use_budgets(its.project, actor, run::text, 'claims', 1);
     END IF;
     UPDATE interlock.circuit_breakers b
        SET trial_token = gen_random_uuid(), trial_claim = take_claim.claim_id, trial_until = NULL

@@ -22,6 +22,7 @@ SCRIPTS = (  # each refers to those before it
     "operations",
     "limits",
     "handovers",
+    "budgets",
     "worker_secrets",
     "authority",
     "archive",

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from interlock.db.connection import transaction
-from interlock.db.core import schedules
+from interlock.db.core import brakes, schedules
 from interlock.db.operations import invariants, operators, stuck
 from interlock.workers.operations.checks.finding import LATE_SECONDS, Finding
 from interlock.workers.runtime import Runtime
 from interlock.workflows.output.counts import number_of
 
 CONTRADICTIONS = 10  # at most this many entities are named
+BRAKES = 5  # and so many brakes
 
 
 def check_operators(runtime: Runtime) -> Iterator[Finding]:
@@ -49,6 +50,18 @@ def check_schedules(runtime: Runtime) -> Iterator[Finding]:
         yield Finding("schedules", "warn", message, "interlock stuck --type schedule; interlock schedule list")
     if not (found["late"] or found["failing"]):
         yield Finding("schedules", "ok", f"{number_of(found['active'], 'schedule')}, none late or failing")
+
+
+def check_brakes(runtime: Runtime) -> Iterator[Finding]:
+    """Brakes that are on: what they hold waits for an operator."""
+    with transaction(runtime.database) as connection:
+        found = brakes.listed(connection)
+    if not found:
+        yield Finding("brakes", "ok", "none is on")
+        return
+    named = "; ".join(f"{each['entity_id']} holds {each['held']} triggers: {each['reason']}" for each in found[:BRAKES])
+    more = f"; and {len(found) - BRAKES} more" if len(found) > BRAKES else ""
+    yield Finding("brakes", "warn", f"{named}{more}", "interlock brake list; interlock brake release NAME --reason WHY")
 
 
 def check_stuck(runtime: Runtime) -> Iterator[Finding]:

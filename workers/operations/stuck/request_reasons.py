@@ -57,9 +57,13 @@ def retrying(facts: Facts) -> Reason | None:
 
 
 def held(facts: Facts) -> Reason | None:
-    """A trigger that waits for an approval."""
+    """A trigger that a brake holds, or that waits for an approval."""
     if not (request := facts.newest_request("waiting")):
         return None
+    if brake := (request["result"] or {}).get("brake"):
+        message = f"{request['trigger']} by {request['triggered_by']} is held: {request['result']['message']}"
+        name = str(brake).removeprefix("brake/")
+        return Reason(message, offered("brake", "release", name, project=facts.instance["project"], reason=WHY))
     message = f"{request['trigger']} by {request['triggered_by']} waits for the approval {request['approval']}"
     who, command, _ = decision(facts, request["approval_id"], request["approval_version"])
     return Reason(f"{message}, {who}", command)

@@ -8,6 +8,8 @@ SELECT r.workflow_id, format('trigger_requests %%s was changed: %%s', r.request_
   FROM interlock.trigger_requests r LEFT JOIN interlock.workflow_instances a ON a.id = r.held_by AND a.workflow_type = 'approval'
  WHERE r.workflow_id > %(after)s AND r.workflow_id <= %(upto)s AND (%(ids)s::uuid[] IS NULL OR r.workflow_id = ANY(%(ids)s))
    AND r.finished_at IS NULL AND (r.held_by IS NOT NULL OR r.granted)
+   AND NOT EXISTS (SELECT FROM interlock.workflow_instances b  -- a brake holds it, or did
+                    WHERE b.id = r.held_by AND b.workflow_type = 'brake' AND (b.current_state <> 'released') = (r.status = 'waiting') AND NOT r.granted)
    AND (a.context->>'subject_id', a.context->>'request_id', a.context->>'trigger', a.context->>'requested_by', a.current_state,
         r.status = 'waiting')
        IS DISTINCT FROM (r.workflow_id::text, r.request_id, r.trigger, r.triggered_by,

@@ -1,4 +1,4 @@
--- Set requests aside that are not applied yet: dead, with who did it and why. Those at work in a round are seen by it then.
+-- Set requests aside that are not applied yet, or that a brake holds: dead, with who did it and why. Those at work in a round are seen by it then.
 -- Those dead already stay so, and count as settled: `was` is `dead`. What they died of stays in the error.
 WITH aside AS (
     UPDATE interlock.trigger_requests r
@@ -7,7 +7,7 @@ WITH aside AS (
            result = jsonb_build_object('code', 'quarantined', 'by', %(by)s::text, 'reason', %(reason)s::text,
                                        'message', %(error)s::text, 'was', r.status)
      WHERE r.request_id = ANY (%(ids)s)
-       AND (r.status IN ('pending', 'scheduled')
+       AND (r.status IN ('pending', 'scheduled') OR r.status = 'waiting' AND interlock.is_braked(r.held_by)
             OR r.status = 'dead' AND r.result->>'code' IS DISTINCT FROM 'quarantined')
     RETURNING r.request_id, r.workflow_id, r.trigger, r.result->>'was' AS was
 )

@@ -45,7 +45,7 @@ BEGIN
                        'current_load', current_load, 'crash_detected', NEW.trigger IN ('max_timeout_exceeded', 'worker_crashed'),
                        'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
               INTO facts FROM interlock.workers WHERE worker_id = NEW.workflow_id;
-        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover', 'api_token' THEN
+        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover', 'api_token', 'budget', 'brake' THEN
             SELECT NEW.metadata || jsonb_build_object('terms', context - 'secret_sha256') INTO NEW.metadata
               FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
             RETURN NEW;
@@ -70,7 +70,8 @@ BEGIN
                         ('moved', 'workflow_transitions', 'NEW.trigger = ''definition.migrate''') LOOP
         SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, event.column1, type), ' ')
           INTO cases FROM (SELECT type FROM interlock.kinds() WHERE type <> 'task' OR event.column1 = 'born' UNION ALL VALUES ('phase'), ('schedule')
-                            UNION ALL SELECT unnest(ARRAY['approval', 'limit', 'handover']) WHERE event.column1 = 'moved') AS k;
+                            UNION ALL VALUES ('brake')
+                            UNION ALL SELECT unnest(ARRAY['approval', 'limit', 'handover', 'budget']) WHERE event.column1 = 'moved') AS k;
         EXECUTE format('CREATE FUNCTION interlock.%s_typed() RETURNS trigger LANGUAGE plpgsql AS $body$
             BEGIN
                 IF NEW.definition_version NOT LIKE ''0.%%'' AND NOT (%s) THEN

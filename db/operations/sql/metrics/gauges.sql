@@ -87,6 +87,8 @@ UNION ALL SELECT 'interlock_beat_alive', '{}',
 UNION ALL SELECT 'interlock_breakers_open', ARRAY[tool_id]::text[], count(*)
             FROM (SELECT tool_id FROM interlock.circuit_breakers WHERE state = 'OPEN' ORDER BY tool_id LIMIT 50) b GROUP BY tool_id
 UNION ALL SELECT 'interlock_workers', ARRAY[state]::text[], count(*) FROM interlock.workers WHERE shutdown_at IS NULL GROUP BY state
+UNION ALL SELECT 'interlock_brakes', ARRAY[k.kind], (SELECT count(*) FROM interlock.brakes b WHERE b.kind = k.kind)
+            FROM (VALUES ('actor'), ('run'), ('project'), ('instance')) AS k (kind)
 UNION ALL SELECT 'interlock_schedules', ARRAY['late'], count(*)
             FROM (SELECT FROM interlock.schedules WHERE next_at < now() - interval '1 min'  -- SCHEDULE-8
                    LIMIT (SELECT most FROM settings)) s

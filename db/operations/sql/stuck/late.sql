@@ -63,6 +63,11 @@ WITH limits (workflow_type, version, state, seconds) AS (  -- without a version:
                                   AND b.not_before > now())
             UNION ALL
             SELECT workflow_id, bound_version, not_before FROM interlock.trigger_requests WHERE status = 'scheduled'
+            UNION ALL  -- brakes, and whatever they hold, wait for an operator
+            SELECT b.brake_id, NULL, b.since FROM interlock.brakes b
+            UNION ALL
+            SELECT r.workflow_id, NULL, GREATEST(r.accepted_at, r.not_before)
+              FROM interlock.brakes b JOIN interlock.trigger_requests r ON r.held_by = b.brake_id AND r.status = 'waiting'
             UNION ALL
             SELECT workflow_id, version, lease_until FROM interlock.effects WHERE status = 'leased' AND name <> 'notice'
             UNION ALL

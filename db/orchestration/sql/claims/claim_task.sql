@@ -6,7 +6,7 @@
 -- A task whose claim was committed after this statement's snapshot conflicts: then a row comes back without a token, and
 -- the caller asks again.
 WITH me AS MATERIALIZED (
-    SELECT worker_id, project, capabilities, ARRAY[split_part(name, '#', 1), worker_type::text] AS called,
+    SELECT worker_id, split_part(name, '#', 1) AS actor, project, capabilities, ARRAY[split_part(name, '#', 1), worker_type::text] AS called,
            interlock.texts(affinity->'workstreams') AS drawn_to, interlock.texts(affinity->'phases') AS phases
       FROM interlock.workers
      WHERE worker_id = %(worker_id)s AND state IN ('idle', 'IDLE') AND NOT draining AND current_load < max_concurrent_tasks
@@ -21,7 +21,7 @@ WITH me AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT first.task_id, first.run_id, first.worker_id
       FROM fair
-     CROSS JOIN LATERAL interlock.held_back_in(fair.run_id) AS held_back
+     CROSS JOIN LATERAL interlock.held_back_in(fair.run_id, (SELECT actor FROM me)) AS held_back
      CROSS JOIN LATERAL (
             SELECT t.task_id, t.run_id, me.worker_id
               FROM interlock.tasks t, me

@@ -1,0 +1,1 @@
+"""`interlock budget` and `interlock brake`."""
