@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
@@ -33,10 +34,10 @@ READERS: set[Words] = {  # they change nothing
 }  # fmt: skip
 
 
-def every_command() -> Iterator[tuple[Words, Any]]:
-    """(its words, itself) of every command that is no group."""
-    for name in MODULES:
-        yield from _below((name,), loaded(name))
+@cache
+def every_command() -> tuple[tuple[Words, Any], ...]:
+    """(its words, itself) of every command that is no group. Making them takes 0.2 s, and five modules need them."""
+    return tuple(each for name in MODULES for each in _below((name,), loaded(name)))
 
 
 def _below(words: Words, command: Any) -> Iterator[tuple[Words, Any]]:
