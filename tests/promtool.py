@@ -14,7 +14,9 @@ import yaml
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed here")
 # Template expressions that rules may use in their texts.
 FORMAT = re.compile(r'\{\{\s*(?:\$labels\.(?P<label>\w+)|printf "(?P<format>%\.\d+f)" \$value)\s*\}\}')
-FIRING = re.compile(r"alertname: (\w+), time: (\w+)")  # in promtool's report of unexpected alerts
+FIRING = re.compile(
+    r"alertname: (\w+), time: (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?"
+)  # in promtool's report of unexpected alerts
 NOT_NAMES = re.compile(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|ignoring|group_left|group_right) *\([^)]*\)')
 WORDS = {"and", "or", "unless", "bool", "offset", "by", "on"}
 NAME = re.compile(r"\b[a-zA-Z_:][\w:]*\b(?! *\()")
@@ -52,8 +54,8 @@ def promtool(*arguments: str, where: Path) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(["promtool", *arguments], cwd=where, capture_output=True, text=True, check=False)
 
 
-def fired(rules: Path, series: Series, scrapes: Iterable[int], *, every_seconds: int, where: Path) -> set[str]:
-    """The alerts that fire at any of these scrapes, from promtool's report when it is told to expect none."""
+def fired(rules: Path, series: Series, scrapes: Iterable[int], *, every_seconds: int, where: Path) -> dict[str, int]:
+    """The alerts that fire at any of these scrapes, each with the first: promtool is told to expect none."""
     inputs = [
         {"series": f"{name}{{{_labels(labels)}}}", "values": " ".join(map(_value, values))}
         for (name, labels), values in series.items()
@@ -67,7 +69,11 @@ def fired(rules: Path, series: Series, scrapes: Iterable[int], *, every_seconds:
     whole = {"rule_files": [str(rules)], "evaluation_interval": f"{every_seconds}s", "tests": [test]}
     (where / "fired.yml").write_text(json.dumps(whole))
     done = promtool("test", "rules", "fired.yml", where=where)
-    found = {alert for alert, _ in FIRING.findall(done.stdout + done.stderr)}
+    found: dict[str, int] = {}
+    for alert, *parts in FIRING.findall(done.stdout + done.stderr):
+        hours, minutes, seconds = (int(part or 0) for part in parts)
+        scrape = (hours * 3600 + minutes * 60 + seconds) // every_seconds
+        found[alert] = min(scrape, found.get(alert, scrape))
     assert found or done.returncode == 0, done.stderr
     return found
 

@@ -1,5 +1,6 @@
 """The alert rules: each fires on what provokes it and is silent otherwise, as promtool says."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -106,9 +107,19 @@ def test_promtool_accepts_the_rules_and_their_tests() -> None:
     ],
 )
 def test_rules_that_are_wrong_do_not_pass_their_tests(tmp_path: Path, was: str, becomes: str) -> None:
-    wrong, count = re.subn(was, becomes, RULES.read_text(), flags=re.MULTILINE)
-    assert count
+    """Only the tests of the first rules that are wrong are run: all of them take promtool three seconds, each time."""
+    wrong = re.sub(was, becomes, RULES.read_text(), flags=re.MULTILINE)
+    changed = [rule["alert"] for rule in _rules(wrong) if rule not in _rules(RULES.read_text())][:3]
+    assert changed
+    whole = yaml.safe_load(TESTS.read_text())
+    whole["tests"] = [
+        test for test in whole["tests"] if {asked["alertname"] for asked in test["alert_rule_test"]} & {*changed}
+    ]
     (tmp_path / RULES.name).write_text(wrong)
-    (tmp_path / TESTS.name).write_text(TESTS.read_text())
+    (tmp_path / TESTS.name).write_text(json.dumps(whole))
     assert promtool("check", "rules", RULES.name, where=tmp_path).returncode == 0
     assert promtool("test", "rules", TESTS.name, where=tmp_path).returncode != 0
+
+
+def _rules(text: str) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
