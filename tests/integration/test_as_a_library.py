@@ -401,25 +401,26 @@ def test_a_type_checker_knows_the_public_names(bare: Path, tmp_path: Path) -> No
     assert all('has incompatible type "int"; expected "str"' in told[number] for number in (8, 10)), done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "module", "extra"),
-    [
-        (("up",), "psutil", "server"),
-        (("doctor", "--json"), "alembic", "server"),
-        (("run", "plan.yaml"), "pathspec", "server"),
-        (("metrics", "show"), "prometheus_client", "server"),
-    ],
-)
-def test_a_command_of_the_server_says_in_one_line_what_it_needs(
-    bare: Path, settings: Settings, command: tuple[str, ...], module: str, extra: str
-) -> None:
-    done = in_bare(bare, settings, "-m", "interlock.cli.main", *command)
-    said = f"this needs {module}, which is not installed here: pip install 'interlock[{extra}]'"
-    assert done.returncode == 1
-    if "--json" in command:
-        assert json.loads(done.stdout) == {"error": "MissingExtra", "message": said, "exit_code": 1}
-    else:
-        assert (done.stdout, done.stderr) == ("", f"failed: {said}\n")
+NEEDS = {  # a command of the server -> a module that it needs, of the extra `server`
+    "up": "psutil",
+    "run plan.yaml": "pathspec",
+    "metrics show": "prometheus_client",
+    "doctor --json": "alembic",
+}
+
+
+def test_a_command_of_the_server_says_in_one_line_what_it_needs(bare: Path, settings: Settings) -> None:
+    """In one process, one after another: to start, each would take a second."""
+    done = in_bare(bare, settings, "-c", SEVERAL, json.dumps([line.split() for line in NEEDS]))
+    told = [
+        f"this needs {each}, which is not installed here: pip install 'interlock[server]'" for each in NEEDS.values()
+    ]
+    answers = done.stdout.split("\0")
+    assert answers[1::2] == ["1"] * len(NEEDS)
+    assert done.stderr == "".join(f"failed: {each}\n" for each in told[:-1])
+    *silent, said, _ = answers[::2]
+    assert silent == [""] * (len(NEEDS) - 1)
+    assert json.loads(said) == {"error": "MissingExtra", "message": told[-1], "exit_code": 1}
 
 
 def test_every_package_of_an_extra_is_known_by_its_extra() -> None:
