@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from redis import Redis
+from uuid_utils.compat import uuid7
 
 from interlock.supervisor.embedded import running
 from interlock.supervisor.environment import PLAIN_NAMES
@@ -34,6 +36,7 @@ from tests import databases, leftovers
 from tests.homes import open_directory, share
 from tests.nodes import Node, node
 from tests.rights import operate
+from tests.shared_databases import SharedDatabase, is_shared, shared_copy
 
 ROOT = Path(__file__).parents[1]
 
@@ -176,9 +179,27 @@ def database_to_copy(request: pytest.FixtureRequest, template: str) -> str:
     return str(request.getfixturevalue("template_with_ann")) if "ann" in request.fixturenames else template
 
 
+@pytest.fixture(scope="module")
+def copies(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SharedDatabase]]:
+    """Gives what tests of a module share that are marked `one_database`: a copy of each database they ask for."""
+    with ExitStack() as opened:
+        home = tmp_path_factory.mktemp("shared") / "home"
+        yield cache(lambda template: opened.enter_context(shared_copy(servers, template, home)))
+
+
 @pytest.fixture
-def database_url(servers: Servers, database_to_copy: str) -> Iterator[str]:
-    """A migrated database for this test alone."""
+def shared_database(request: pytest.FixtureRequest, database_to_copy: str) -> SharedDatabase | None:
+    """The copy that this module's tests share; None if this test has its own."""
+    copy: SharedDatabase | None = is_shared(request.node) and request.getfixturevalue("copies")(database_to_copy)
+    return copy or None
+
+
+@pytest.fixture
+def database_url(servers: Servers, database_to_copy: str, shared_database: SharedDatabase | None) -> Iterator[str]:
+    """A migrated database for this test alone, or for all of its module."""
+    if shared_database:
+        yield shared_database.url
+        return
     with databases.copy_of(servers, database_to_copy) as url:
         yield url
 
@@ -205,7 +226,7 @@ def default_settings() -> Settings:
 
 @pytest.fixture
 def settings(
-    tmp_path: Path, servers: Servers, database_url: str, broker_url: str, default_settings: Settings
+    tmp_path: Path, servers: Servers, database_url: str, broker_url: str, default_settings: Settings, project: str
 ) -> Settings:
     """This test's settings. If root runs the tests, the commands' user can pass through the home."""
     for each in tmp_path.parents if os.geteuid() == 0 else ():
@@ -214,11 +235,12 @@ def settings(
     tmp_path.chmod(tmp_path.stat().st_mode | 0o011)
     owner_url = databases.as_owner(servers, database_url)
     own = {"home": tmp_path / "home", "database_url": database_url, "owner_url": owner_url, "broker_url": broker_url}
+    own["project"] = project
     return default_settings.model_copy(update=own)
 
 
 @pytest.fixture
-def make_runtime(settings: Settings) -> Iterator[Callable[..., Runtime]]:
+def make_runtime(settings: Settings, shared_database: SharedDatabase | None) -> Iterator[Callable[..., Runtime]]:
     """Makes runtimes with changed settings. They retry nothing by themselves: a test says when something is due."""
     with ExitStack() as opened:
 
@@ -226,6 +248,8 @@ def make_runtime(settings: Settings) -> Iterator[Callable[..., Runtime]]:
             by_hand = {"backoff_base_seconds": 1e9, "backoff_cap_seconds": 1e9}
             runtime = Runtime(settings.model_copy(update=by_hand | changed))
             opened.callback(runtime.close)
+            if shared_database:
+                opened.enter_context(shared_database.lent(runtime))
             return runtime
 
         yield make
@@ -249,9 +273,9 @@ def ann(database_url: str) -> None:
 
 
 @pytest.fixture
-def project() -> str:
-    """The project of whoever names none."""
-    return DEFAULT_PROJECT
+def project(request: pytest.FixtureRequest) -> str:
+    """The project of whoever names none; where tests share a database, one of this test's own."""
+    return str(uuid7()) if is_shared(request.node) else DEFAULT_PROJECT
 
 
 @pytest.fixture

@@ -253,6 +253,7 @@ PATCH = "id: w, tasks: [{{id: a, patch: {{file: {}}}}}]"
 REPOSITORY = "repository: {path: code}"
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     ("plan", "given", "naming"),
     [
