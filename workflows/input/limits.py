@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import chain
 from math import isfinite
 from types import NoneType
 from typing import Any
@@ -26,6 +27,7 @@ RESULT_BYTES = 65_536  # size of a task's result as JSON
 INTEGER_BITS = 1_024  # keeps integers within double precision; Python refuses to read or print integers of 4,300 digits
 WHOLE = (1e-5, 1e16)  # outside this range Python writes a float with an exponent
 SCALARS = (str, int, float, NoneType)
+PLAIN = (dict, list, tuple, bool, NoneType)  # measured as 1 without another look
 _TOO_LONG = re.compile(r"value has (\d+) digits")  # from Python's message about too long an integer
 
 
@@ -119,13 +121,14 @@ def _measured(what: str, value: object, limit_bytes: int) -> int:
     size, inside = 0, [iter((value,))]
     while inside:
         for each in inside[-1]:
-            if plain := isinstance(each, str) and each.isascii() and "\0" not in each:  # as nearly all parts are
+            kind = type(each)
+            if type(each) is str and each.isascii() and "\0" not in each:  # as nearly all parts are
                 size += 2 + len(each)
             else:
-                size += _size(what, each)
+                size += 1 if kind in PLAIN else _size(what, each)
             if size > limit_bytes:
                 raise _too_large(what, limit_bytes)
-            if not plain and not isinstance(each, SCALARS):  # so it is a container: nothing else has a size
+            if kind not in SCALARS and not isinstance(each, SCALARS):  # so it is a container: nothing else has a size
                 if len(inside) > DEPTH:
                     raise BadInput(
                         f"{what} is nested more than {DEPTH} deep, in objects and arrays inside each other."
@@ -145,7 +148,8 @@ def _too_large(what: str, limit_bytes: int) -> BadInput:
 
 def _parts(value: "Mapping[Any, Any] | list[Any] | tuple[Any, ...]") -> Iterator[Any]:
     """The direct elements of a value, keys included."""
-    return (part for pair in value.items() for part in pair) if isinstance(value, Mapping) else iter(value)
+    # Not whether it is a Mapping, which takes long to find out.
+    return iter(value) if isinstance(value, list | tuple) else chain.from_iterable(value.items())
 
 
 def _size(what: str, value: object) -> int:
