@@ -59,7 +59,9 @@ def _fired(
     moved = machine_of(definition).events[case.trigger].trigger(probe, case=seen)
     if not moved:
         return _refused(definition, seen, candidates)
-    taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, seen))
+    taken = candidates[0]
+    if len(candidates) > 1:
+        taken = next(move for move in candidates if move.dest == probe.state and _all_hold(move, seen))
     if taken.approval and not case.granted:
         return _approval_needed(case, taken.approval)
     return _applied(definition, case, taken)
