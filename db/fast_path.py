@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 from sqlalchemy import Connection, Engine, PoolProxiedConnection
 from sqlalchemy.exc import DBAPIError
 
@@ -63,7 +64,11 @@ def rows(connection: Connection, text: str, parameters: Mapping[str, Any]) -> li
 
 
 def _rows(pooled: PoolProxiedConnection, text: str, parameters: Mapping[str, Any]) -> list[Row]:
-    cursor = pooled.cursor()  # psycopg's own, or what waits for its async one in a greenlet
+    driver = pooled.driver_connection
+    if isinstance(driver, psycopg.Connection):  # `description` would cost as much as all the rest
+        with driver.cursor(row_factory=dict_row) as own:
+            return own.execute(text, parameters).fetchall()
+    cursor = pooled.cursor()  # waits for psycopg's async one in a greenlet
     try:
         cursor.execute(text, parameters)
         names = [column[0] for column in cursor.description or ()]
