@@ -91,6 +91,22 @@ def test_another_row_than_the_one_that_stands_is_not_taken(client: Client, proje
     dba.execute("ROLLBACK")
 
 
+def test_an_instance_does_not_leave_without_its_history(
+    runtime: Runtime, client: Client, project: str, dba: Dba
+) -> None:
+    made = approval(client, project, "A-1")
+    expire_timers(dba)
+    dba.execute("BEGIN")
+    dba.execute("INSERT INTO archived_instances SELECT i.*, now() FROM workflow_instances i WHERE id = %s", (made,))
+    dba.execute("INSERT INTO archived_transitions SELECT * FROM workflow_transitions WHERE workflow_id = %s", (made,))
+    dba.execute("DELETE FROM trigger_requests WHERE workflow_id = %s", (made,))
+    dba.execute("DELETE FROM effects WHERE workflow_id = %s", (made,))
+    dba.execute("DELETE FROM workflow_instances WHERE id = %s", (made,))
+    with pytest.raises(psycopg.errors.RestrictViolation, match="only partly archived"):
+        dba.execute("COMMIT")
+    assert (rows(dba, "workflow_instances"), rows(dba, "archived_instances")) == (1, 0)
+
+
 def test_every_table_that_names_instances_is_known_to_the_archive(dba: Dba) -> None:
     """A new table that references an instance must say what becomes of its rows."""
     (body,) = dba.execute("SELECT prosrc FROM pg_proc WHERE proname = 'archive'").fetchone() or ("",)

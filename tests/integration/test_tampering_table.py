@@ -290,8 +290,8 @@ TABLE = (
     ),
     object_(
         "a foreign key dropped",
-        "ALTER TABLE workflow_transitions DROP CONSTRAINT workflow_transitions_workflow_id_fkey",
-        "constraint workflow_transitions.workflow_transitions_workflow_id_fkey",
+        "ALTER TABLE trigger_requests DROP CONSTRAINT trigger_requests_workflow_id_fkey",
+        "constraint trigger_requests.trigger_requests_workflow_id_fkey",
     ),
     object_("a unique index dropped", "DROP INDEX effects_exclusive", "index interlock.effects_exclusive"),
     object_(

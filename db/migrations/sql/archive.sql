@@ -94,6 +94,7 @@ END $$;
 CREATE FUNCTION interlock.archived_whole() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.id)
+       OR EXISTS (SELECT FROM interlock.workflow_transitions WHERE workflow_id = NEW.id)
        OR (SELECT count(*) FROM interlock.archived_transitions WHERE workflow_id = NEW.id) <> NEW.version THEN
         RAISE EXCEPTION 'instance % is only partly archived', NEW.id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock archive run moves an instance with its whole history';

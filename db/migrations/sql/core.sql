@@ -58,9 +58,9 @@ CREATE TABLE interlock.workflow_instances (
     context_sha256     bytea        NOT NULL,
     bodies             jsonb,
     born_proof         varchar(200),
-    UNIQUE (project, workflow_type, entity_id),
-    FOREIGN KEY (workflow_type, definition_version, current_state)
-        REFERENCES interlock.definition_states (type, version, state)
+    -- No foreign key to `definition_states`: a move leads to a state of its definition (`append`), and `born` and `state_has_history` hold
+    -- every state to that. Each process would lock the same few rows of states for each move.
+    UNIQUE (project, workflow_type, entity_id)
 ) WITH (fillfactor = 75);  -- room for heap-only updates: no index holds a column that moves
 CREATE INDEX workflow_instances_entity ON interlock.workflow_instances (entity_id, project);
 
@@ -78,7 +78,8 @@ CREATE INDEX workflow_links_target ON interlock.workflow_links (target_id);
 
 CREATE TABLE interlock.workflow_transitions (
     id                 uuid         PRIMARY KEY,
-    workflow_id        uuid         NOT NULL REFERENCES interlock.workflow_instances (id),
+    -- No foreign key: `append` and `history_has_state` ask for the instance anyway, and `archived_whole` keeps it from leaving alone.
+    workflow_id        uuid         NOT NULL,
     seq                integer      NOT NULL,
     workflow_type      varchar(50)  NOT NULL,
     definition_version varchar(20)  NOT NULL,
