@@ -91,20 +91,20 @@ END $$;
 -- snapshot's xmax, the id is one of another server's, which a dump brought along.)
 CREATE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    instance interlock.workflow_instances;
-    before   record;
-    asked    record;
+    before record;
+    asked  record;
 BEGIN
-    SELECT * INTO instance FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
     IF NEW.seq = 1 THEN
-        SELECT d.initial_state AS state, d.version AS version, interlock.birth_hash(instance) AS hash,
-               instance.created_at AS at, '0'::xid8 AS xid INTO before
-          FROM interlock.workflow_definitions d
-         WHERE d.type = instance.workflow_type AND d.version = instance.definition_version;
+        SELECT i.workflow_type, i.entity_id, d.initial_state AS state, d.version, interlock.birth_hash(i) AS hash, i.created_at AS at,
+               '0'::xid8 AS xid INTO before
+          FROM interlock.workflow_instances i
+          JOIN interlock.workflow_definitions d ON d.type = i.workflow_type AND d.version = i.definition_version
+         WHERE i.id = NEW.workflow_id;
     ELSE
-        SELECT to_state AS state, definition_version AS version, hash, created_at AS at, xid INTO before
-          FROM interlock.workflow_transitions
-         WHERE workflow_id = NEW.workflow_id AND seq = NEW.seq - 1;
+        SELECT i.workflow_type, i.entity_id, t.to_state AS state, t.definition_version AS version, t.hash, t.created_at AS at, t.xid
+          INTO before
+          FROM interlock.workflow_transitions t JOIN interlock.workflow_instances i ON i.id = t.workflow_id
+         WHERE t.workflow_id = NEW.workflow_id AND t.seq = NEW.seq - 1;
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
@@ -120,7 +120,8 @@ BEGIN
             USING ERRCODE = 'serialization_failure', HINT = 'Run the transaction again.';
     END IF;
     IF NEW.trigger = 'definition.migrate' THEN
-        PERFORM interlock.check_migration(NEW, instance, before.state, before.version);
+        PERFORM interlock.check_migration(NEW, i, before.state, before.version)
+           FROM interlock.workflow_instances i WHERE i.id = NEW.workflow_id;
         NEW.authority := 'operator';
         NEW.proof := interlock.grant_of(NEW.triggered_by);
         NEW.login := session_user;
@@ -131,11 +132,11 @@ BEGIN
                  ON r.request_id = NEW.request_id AND r.workflow_id = NEW.workflow_id AND r.trigger = NEW.trigger
                     AND r.triggered_by = NEW.triggered_by
                     AND (r.status = 'pending' OR r.status = 'applied' AND r.finished_at = now())  -- in this transaction
-         WHERE t.type = instance.workflow_type AND t.version = NEW.definition_version
+         WHERE t.type = before.workflow_type AND t.version = NEW.definition_version
            AND t.source = NEW.from_state AND t.trigger = NEW.trigger AND t.dest = NEW.to_state;
         IF NOT FOUND OR before.state <> NEW.from_state OR before.version <> NEW.definition_version THEN
             RAISE EXCEPTION 'illegal move of % % (%) in state %: % by % under version %',
-                instance.workflow_type, instance.entity_id, NEW.workflow_id, before.state,
+                before.workflow_type, before.entity_id, NEW.workflow_id, before.state,
                 NEW.from_state || ' → ' || NEW.to_state, NEW.trigger, NEW.definition_version
                 USING ERRCODE = 'check_violation';
         ELSIF asked.authority IS NULL THEN
@@ -150,7 +151,7 @@ BEGIN
                       HINT = 'Fire a trigger instead: interlock fire REF TRIGGER --by WHO';
         -- Its definition may be another than the one it was accepted under.
         ELSIF asked.origin <> 'override' AND NOT asked.open_to && ARRAY[asked.authority::text, 'anyone'] THEN
-            RAISE EXCEPTION '% of % % is open to %, not to %', NEW.trigger, instance.workflow_type, instance.entity_id,
+            RAISE EXCEPTION '% of % % is open to %, not to %', NEW.trigger, before.workflow_type, before.entity_id,
                 array_to_string(asked.open_to, ', '), asked.authority
                 USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority';
         END IF;
@@ -158,7 +159,7 @@ BEGIN
         NEW.proof := asked.proof;
         NEW.login := asked.login;
     END IF;
-    NEW.workflow_type := instance.workflow_type;
+    NEW.workflow_type := before.workflow_type;
     NEW.created_at := GREATEST(now(), before.at);
     NEW.prev_hash := before.hash;
     NEW.hash := interlock.event_hash(NEW);
@@ -209,8 +210,8 @@ CREATE TRIGGER born BEFORE INSERT ON interlock.workflow_instances
 CREATE TRIGGER identity_fixed BEFORE UPDATE ON interlock.workflow_instances
     FOR EACH ROW EXECUTE FUNCTION interlock.identity_fixed();
 
-CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE ON interlock.workflow_instances
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.state_has_history();
+CREATE CONSTRAINT TRIGGER state_has_history AFTER UPDATE OF current_state, version, definition_version
+    ON interlock.workflow_instances DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.state_has_history();
 
 CREATE TRIGGER append BEFORE INSERT ON interlock.workflow_transitions
     FOR EACH ROW EXECUTE FUNCTION interlock.append();

@@ -22,9 +22,13 @@ BEGIN
     FOR kind IN SELECT DISTINCT typed, key, state FROM interlock.kinds() LOOP
         EXECUTE format('CREATE FUNCTION interlock.state_in_history_%1$s() RETURNS trigger LANGUAGE plpgsql AS $body$
             DECLARE
-                written text := (SELECT %2$I FROM interlock.%1$I WHERE %3$I = NEW.%3$I);
-                actual  text := (SELECT current_state FROM interlock.workflow_instances WHERE id = NEW.%3$I);
+                written text;
+                actual  text;
             BEGIN
+                SELECT t.%2$I, i.current_state INTO written, actual  -- both are gone if they were archived
+                  FROM (SELECT NEW.%3$I AS id) AS moved
+                  LEFT JOIN interlock.%1$I t ON t.%3$I = moved.id
+                  LEFT JOIN interlock.workflow_instances i ON i.id = moved.id;
                 IF written IS DISTINCT FROM actual THEN
                     RAISE EXCEPTION ''%% %% says %%, but its history says %%'', TG_TABLE_NAME, NEW.%3$I, written, actual
                         USING ERRCODE = ''check_violation'', HINT = ''Fire a trigger instead: interlock fire REF TRIGGER --by WHO'';
