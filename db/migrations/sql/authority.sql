@@ -11,8 +11,8 @@
 CREATE FUNCTION interlock.unproven(r interlock.trigger_requests, stands integer) RETURNS text LANGUAGE plpgsql STABLE AS $$
 DECLARE
     said   text := split_part(r.proof, ':', 2);
-    named  uuid := substring(said FROM '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$')::uuid;
-    number bigint := substring(said FROM '^[0-9]{1,18}$')::bigint;
+    named  uuid := CASE length(said) WHEN 36 THEN substring(said FROM '^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$')::uuid END;
+    number bigint := CASE WHEN length(said) <= 18 THEN substring(said FROM '^[0-9]{1,18}$')::bigint END;
 BEGIN
     CASE r.authority || ' ' || COALESCE(split_part(r.proof, ':', 1), '')
         WHEN 'effect lease' THEN
@@ -125,16 +125,16 @@ BEGIN
 END $$;
 
 -- What not everyone may fire. Only what is open to anyone, nearly all that agents fire, does without this.
-CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[], by_token uuid DEFAULT NULL) LANGUAGE plpgsql AS $$
+-- workflow_type, under, named, stands, context: of the instance, as `accept` has read it. `by_token`: the token it is asked by, if any.
+CREATE FUNCTION interlock.accept_closed(INOUT r interlock.trigger_requests, open_to text[], workflow_type text, under text, named text,
+                                        stands integer, context jsonb, by_token uuid DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE
-    target  record;
+    itself  boolean := workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
+                       AND r.triggered_by IN (named, split_part(named, '#', 1));
     held    text;
     holder  uuid;
     lacking text;
 BEGIN
-    SELECT workflow_type, definition_version, entity_id, version, context, workflow_type IN ('worker', 'uet_worker', 'supervised_worker')
-               AND r.triggered_by IN (entity_id, split_part(entity_id, '#', 1)) AS named
-      INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
     IF r.origin = 'override' THEN
         r.authority := 'operator';
         open_to := ARRAY['operator'];
@@ -143,7 +143,7 @@ BEGIN
     ELSIF (r.authority IN ('machinery', 'effect') OR r.proof LIKE 'secret:%') AND r.proof IS DISTINCT FROM 'refusal'
           AND NOT interlock.is_engine() THEN
         lacking := format('the login %s is no member of interlock_engine', session_user);
-    ELSIF r.authority = 'machinery' AND (target.workflow_type = 'refusal_log') <> (r.proof IS NOT DISTINCT FROM 'refusal') THEN
+    ELSIF r.authority = 'machinery' AND (workflow_type = 'refusal_log') <> (r.proof IS NOT DISTINCT FROM 'refusal') THEN
         lacking := 'a log of refusals says what was refused, and nothing else';
     ELSIF r.proof LIKE 'schedule:%' THEN  -- by its creator, as if he fired it now
         lacking := interlock.not_scheduled(r, open_to, by_token);
@@ -161,7 +161,7 @@ BEGIN
         ELSIF 'operator' = ANY (open_to) THEN
             r.authority := 'operator';
         ELSE
-            lacking := CASE WHEN target.named THEN 'its secret is needed: ' || interlock.not_its_secret(target.context, NULL)
+            lacking := CASE WHEN itself THEN 'its secret is needed: ' || interlock.not_its_secret(context, NULL)
                             ELSE 'nothing proves it' END;
         END IF;
     ELSIF NOT open_to && ARRAY[r.authority::text, 'anyone'] THEN
@@ -170,12 +170,12 @@ BEGIN
     IF lacking IS NOT NULL THEN
         NULL;
     ELSIF r.authority = 'decider' THEN
-        lacking := interlock.no_decider(r.triggered_by, r.trigger, target.workflow_type, target.definition_version, target.context);
+        lacking := interlock.no_decider(r.triggered_by, r.trigger, workflow_type, under, context);
         r.proof := NULL;
     ELSIF r.authority = 'holder' AND r.proof LIKE 'secret:%' THEN  -- kept as `itself`, because the secret must not be
-        lacking := CASE WHEN NOT target.named THEN format('%s is not the worker %s', r.triggered_by, target.entity_id)
-                        WHEN NOT interlock.is_secret_of(target.context, substring(r.proof FROM 8)) THEN
-                            'its secret is needed: ' || interlock.not_its_secret(target.context, substring(r.proof FROM 8)) END;
+        lacking := CASE WHEN NOT itself THEN format('%s is not the worker %s', r.triggered_by, named)
+                        WHEN NOT interlock.is_secret_of(context, substring(r.proof FROM 8)) THEN
+                            'its secret is needed: ' || interlock.not_its_secret(context, substring(r.proof FROM 8)) END;
         r.proof := 'itself';
     ELSIF r.authority = 'holder' THEN  -- claim:TOKEN; from here on, its id, which is no secret
         SELECT 'claim:' || c.claim_id, c.worker_id INTO held, holder FROM interlock.task_claims c
@@ -191,7 +191,7 @@ BEGIN
         ELSIF r.authority = 'operator' THEN
             r.proof := interlock.grant_of(r.triggered_by);
         END IF;
-        lacking := COALESCE(lacking, interlock.unproven(r, target.version));
+        lacking := COALESCE(lacking, interlock.unproven(r, stands));
     END IF;
     IF lacking IS NOT NULL THEN
         PERFORM interlock.refuse_request(r, open_to, lacking);
@@ -208,7 +208,7 @@ DECLARE
     lacking text;
 BEGIN
     SELECT * INTO token FROM interlock.api_tokens WHERE token_id = interlock.token_of(r.proof);
-    SELECT id, workflow_type, project INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
+    SELECT * INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
     r.proof := interlock.without_token(r.proof);
     lacking := CASE
         WHEN r.authority IN ('machinery', 'effect') OR r.origin NOT IN ('agent', 'override') AND (r.proof LIKE 'schedule:%') IS NOT TRUE
@@ -219,7 +219,8 @@ BEGIN
     ELSE
         lacking := COALESCE(lacking, interlock.not_covered(token, target.project, target.workflow_type, target.id));
         IF lacking IS NULL THEN
-            r := interlock.accept_closed(r, open_to, token.token_id);
+            r := interlock.accept_closed(r, open_to, target.workflow_type, target.definition_version, target.entity_id, target.version,
+                                         target.context, token.token_id);
             IF r.authority = 'operator' AND token.role NOT IN ('operator', 'admin') THEN
                 lacking := format('a token of the role %s is no operator', token.role);
             END IF;
@@ -238,9 +239,8 @@ CREATE FUNCTION interlock.is_engine() RETURNS boolean LANGUAGE sql STABLE
 
 CREATE FUNCTION interlock.accept() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    open_to  text[];
-    narrowed text[];
-    watched  boolean;  -- mostly there is neither budget nor brake, and then nothing else is asked
+    target  record;  -- `watched`: mostly there is neither budget nor brake, and then nothing else is asked
+    open_to text[];
 BEGIN
     NEW.login := session_user;
     IF (NEW.origin <> 'agent' OR NEW.request_id LIKE 'interlock:%') AND NOT interlock.is_engine() THEN
@@ -249,19 +249,22 @@ BEGIN
                   DETAIL = format('%s may not fire %s in that way: the login %s is no member of interlock_engine',
                                   NEW.triggered_by, NEW.trigger, session_user);
     END IF;
-    SELECT t."by", n.open_to, EXISTS (SELECT FROM interlock.budgets) OR EXISTS (SELECT FROM interlock.brakes)
-      INTO open_to, narrowed, watched  -- all of a trigger's transitions have the same
+    SELECT i.workflow_type, i.definition_version, i.entity_id, i.version, i.context, t."by" AS open_to, n.open_to AS narrowed,
+           EXISTS (SELECT FROM interlock.budgets) OR EXISTS (SELECT FROM interlock.brakes) AS watched
+      INTO target  -- all of a trigger's transitions have the same `by`
       FROM interlock.workflow_instances i
-      JOIN interlock.definition_transitions t
+      LEFT JOIN interlock.definition_transitions t
         ON t.type = i.workflow_type AND t.version = i.definition_version AND t.trigger = NEW.trigger
       LEFT JOIN interlock.narrowings n ON (n.project, n.type, n.trigger) = (i.project, i.workflow_type, NEW.trigger)
      WHERE i.id = NEW.workflow_id LIMIT 1;
-    IF NOT FOUND THEN  -- the foreign key refuses what does not exist; the machine, what it does not know
-        IF NEW.request_id LIKE 'interlock:%' AND EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id) THEN
+    open_to := target.open_to;
+    IF open_to IS NULL THEN  -- the foreign key refuses what does not exist; the machine, what it does not know
+        IF NEW.request_id LIKE 'interlock:%' AND target.workflow_type IS NOT NULL THEN
             -- proven all the same, or it would keep Interlock from using that id
-            RETURN interlock.accept_closed(NEW, ARRAY[NEW.authority::text]);
+            RETURN interlock.accept_closed(NEW, ARRAY[NEW.authority::text], target.workflow_type, target.definition_version,
+                                           target.entity_id, target.version, target.context);
         END IF;
-        IF NEW.proof LIKE '%token:%' AND EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.workflow_id) THEN
+        IF NEW.proof LIKE '%token:%' AND target.workflow_type IS NOT NULL THEN
             RETURN interlock.accept_by_token(NEW, ARRAY['anyone']);
         END IF;
         NEW.authority := CASE NEW.origin WHEN 'override' THEN 'operator' ELSE 'anyone' END;
@@ -272,15 +275,16 @@ BEGIN
         END IF;
         RETURN NEW;
     END IF;
-    IF narrowed IS NOT NULL THEN
-        open_to := interlock.narrowed(open_to, narrowed);
+    IF target.narrowed IS NOT NULL THEN
+        open_to := interlock.narrowed(open_to, target.narrowed);
     END IF;
     IF NEW.proof LIKE '%token:%' THEN
         NEW := interlock.accept_by_token(NEW, open_to);
     ELSIF NEW.proof IS NOT NULL OR NEW.authority <> 'anyone' OR NOT 'anyone' = ANY (open_to) OR NEW.origin <> 'agent' OR NEW.granted THEN
-        NEW := interlock.accept_closed(NEW, open_to);
+        NEW := interlock.accept_closed(NEW, open_to, target.workflow_type, target.definition_version, target.entity_id, target.version,
+                                       target.context);
     END IF;
-    IF watched THEN
+    IF target.watched THEN
         NEW := interlock.budgeted(NEW);
     END IF;
     RETURN NEW;
