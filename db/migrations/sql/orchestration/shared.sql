@@ -25,16 +25,16 @@ INSERT INTO interlock.phases VALUES ('default');
 
 -- What the scheduler still has to look at: one row a move, insert-only, taken in order under the run's lock.
 CREATE TABLE interlock.run_signals (
-    id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id        bigint      GENERATED ALWAYS AS IDENTITY,
     run_id    uuid        NOT NULL,
     kind      varchar(20) NOT NULL,
     entity_id uuid        NOT NULL,
     parent_id uuid,
     was       varchar(20),
     state     varchar(20) NOT NULL,
-    critical  boolean     NOT NULL DEFAULT false
+    critical  boolean     NOT NULL DEFAULT false,
+    PRIMARY KEY (run_id, id)
 );
-CREATE INDEX run_signals_run ON interlock.run_signals (run_id, id);
 
 CREATE FUNCTION interlock.signal(run uuid, kind text, entity uuid, parent uuid, was text, state text, critical boolean)
     RETURNS void LANGUAGE sql
