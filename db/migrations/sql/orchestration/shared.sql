@@ -43,11 +43,22 @@ CREATE FUNCTION interlock.signal(run uuid, kind text, entity uuid, parent uuid, 
         VALUES (run, kind, entity, parent, was, state, critical);
     END;
 
-CREATE FUNCTION interlock.uuids(list jsonb) RETURNS uuid[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN COALESCE((SELECT array_agg(each::uuid) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
+-- Most lists in contexts are empty: those are no query.
+CREATE FUNCTION interlock.uuids(list jsonb) RETURNS uuid[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF list IS NULL OR list = '[]' THEN
+        RETURN '{}';
+    END IF;
+    RETURN (SELECT array_agg(each::uuid) FROM jsonb_array_elements_text(list) AS each);
+END $$;
 
-CREATE FUNCTION interlock.texts(list jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN COALESCE((SELECT array_agg(each) FROM jsonb_array_elements_text(COALESCE(list, '[]')) AS each), '{}');
+CREATE FUNCTION interlock.texts(list jsonb) RETURNS text[] LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF list IS NULL OR list = '[]' THEN
+        RETURN '{}';
+    END IF;
+    RETURN (SELECT array_agg(each) FROM jsonb_array_elements_text(list) AS each);
+END $$;
 
 -- The instance of a project's phase; NULL: of `default`, where no plan of the project declares it.
 CREATE FUNCTION interlock.phase_named(of_project varchar, named varchar) RETURNS uuid LANGUAGE sql STABLE
