@@ -27,7 +27,7 @@ from interlock.workflows.catalogue import WORKFLOWS
 from interlock.workflows.definition import Definition, Transition
 from interlock.workflows.fields import SECRET
 from tests.hostile import unbound
-from tests.rights import OF_SECRET, fire
+from tests.rights import OF_SECRET, fire, operate
 
 Said = dict[str, Any]
 PLAIN: Mapping[str, Said] = {
@@ -35,6 +35,10 @@ PLAIN: Mapping[str, Said] = {
     "schedule": {"times": {"every_seconds": 86_400}, "does": {"create": {"type": "story", "name": "S-%due"}}},
     "job": {"depth": 0, "task_description": "build"},
     "operator_grant": {"name": "somebody"},
+}
+ACTORS: Mapping[str, Said] = {
+    "budget": {"kind": "actor", "resource": "triggers", "most": 1},
+    "brake": {"kind": "actor", "reason": "it loops"},
 }
 LINK = "INSERT INTO workflow_links (source_id, role, inverse, target_id) VALUES (%s, %s, %s, %s)"
 ALLOW_NO_RETRY = """UPDATE workflow_instances SET context = context || '{"max_retries": 0}' WHERE id = %s"""
@@ -82,7 +86,12 @@ class Walker:
     def born(self, definition: Definition, **context: Any) -> UUID:
         """A new instance, with the required context of its type."""
         number = uuid7()
-        said = self._context(definition, number) | (dict(OF_SECRET) if SECRET in definition.fields else {}) | context
+        said = self._context(definition, number) | ACTORS.get(definition.type, {})
+        if definition.type in ACTORS:
+            said["name"] = f"actor-{number}"  # only one of each name can be in force
+        said |= (dict(OF_SECRET) if SECRET in definition.fields else {}) | context
+        if definition.type == "brake":
+            operate(self.runtime, "walker")  # for no other reason than an operator's is it put on
         birth = Birth(definition, f"{definition.type}-{number}", self.project, "walker", said)
         with transaction(self.runtime.database) as connection:
             creation.deliver(connection, [birth])
