@@ -26,6 +26,7 @@ CREATE TABLE interlock.workers (
     CHECK (shutdown_at >= created_at)
 ) WITH (fillfactor = 60);  -- heartbeats stay heap-only: no index holds a column they change
 CREATE INDEX workers_state ON interlock.workers (state);
+CREATE INDEX workers_name ON interlock.workers (name);  -- `speaks_for_another` asks whether a name is a worker's
 
 CREATE VIEW interlock.uet_workers AS
     SELECT worker_id, worker_type, state, affinity, last_heartbeat, created_at, shutdown_at AS terminated_at
