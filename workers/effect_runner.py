@@ -24,8 +24,8 @@ from interlock.db.retry import retried
 from interlock.workers.effects import declared, gates, merge, notification, patches
 from interlock.workers.effects.declared import EffectCancelled, EffectNotBegun
 from interlock.workers.effects.holder import holder
-from interlock.workers.effects.http_call import CallNotAccepted
 from interlock.workers.effects.outcome import EffectOutcome
+from interlock.workers.effects.signed_call import CallNotAccepted
 from interlock.workers.git.lock import RepositoryBusy
 from interlock.workers.operations import regressions
 from interlock.workers.runtime import Runtime

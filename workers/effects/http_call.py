@@ -1,38 +1,12 @@
-"""Sends the effects that are HTTP calls: JSON, signed after Standard Webhooks (EFFECT-11)."""
+"""Sends the effects that are HTTP calls (EFFECT-11)."""
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from interlock.workers.execution.secrets import SecretNotHad, resolve
+from interlock.workers.effects.signed_call import keys_of, send, signed
 from interlock.workers.settings import Settings
 from interlock.workflows.effects import Endpoint
-from interlock.workflows.errors import InterlockError
-from interlock.workflows.input import limits
-from interlock.workflows.output.urls import shown_url
-
-if TYPE_CHECKING:
-    import requests
-
-TEXT_CHARACTERS = 2_000  # that are kept of an answer that is no JSON object
-CHUNK_BYTES = 8_192
-PREFIX, KEY_BYTES = "whsec_", range(24, 65)  # as the specification of Standard Webhooks says
-
-
-class CallNotAccepted(InterlockError):
-    """The endpoint refused the call, or did not answer. Look at the endpoint's own log; the call is sent again.
-
-    Attributes:
-        answer: what it answered, to be kept; None: nothing.
-    """
-
-    def __init__(self, message: str, answer: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.answer = answer
 
 
 def post(
@@ -58,65 +32,7 @@ def post(
     import requests  # noqa: PLC0415 - only nodes that send have it
 
     text = json.dumps(body, ensure_ascii=False, default=str).encode()
-    headers = {"Content-Type": "application/json", "Interlock-Token": str(token)} | _signed(
-        settings, endpoint, key, text
-    )
-    try:
-        with requests.post(
-            endpoint.url,
-            data=text,
-            headers=headers,
-            timeout=timeout_seconds,
-            allow_redirects=False,
-            stream=True,
-            auth=lambda request: request,  # or it would take a password from ~/.netrc
-        ) as response:
-            answer = {"status": response.status_code, "body": _body(response)}
-    except requests.RequestException as error:  # its message has the whole URL
-        raise CallNotAccepted(f"{shown_url(endpoint.url)} did not answer: {type(error).__name__}") from None
-    if not 200 <= answer["status"] < 300:
-        raise CallNotAccepted(f"{shown_url(endpoint.url)} answered {answer['status']}", answer)
-    return answer
-
-
-def _signed(settings: Settings, endpoint: Endpoint, key: str, text: bytes) -> dict[str, str]:
-    from standardwebhooks import Webhook  # noqa: PLC0415
-
-    at, signatures = datetime.now(UTC), []
-    for reference in endpoint.secrets:
-        secret = _key(reference, resolve(settings, {"secret": reference})["secret"])
-        signatures.append(Webhook(secret).sign(key, at, text.decode()))
-    return {
-        "webhook-id": key,
-        "webhook-timestamp": str(int(at.timestamp())),
-        "webhook-signature": " ".join(signatures),
-    }
-
-
-def _key(reference: str, secret: str) -> bytes:
-    """The key that a secret stands for; the library would take whatever it can decode of any text."""
-    text = secret.removeprefix(PREFIX)
-    with suppress(binascii.Error, ValueError):
-        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-        if secret.startswith(PREFIX) and len(key) in KEY_BYTES:
-            return key
-    least, most = KEY_BYTES[0], KEY_BYTES[-1]
-    raise SecretNotHad(f"{reference} is no secret of Standard Webhooks: {PREFIX} and {least} to {most} bytes as base64")
-
-
-def _body(response: "requests.Response") -> Any:
-    """The answer's JSON object, or the beginning of its text."""
-    read = b""
-    for chunk in response.iter_content(CHUNK_BYTES):
-        read += chunk
-        if len(read) > limits.RESULT_BYTES:
-            most = f"{limits.RESULT_BYTES:,} bytes"
-            raise CallNotAccepted(f"{shown_url(response.url)} answered {response.status_code} with more than {most}")
-    try:
-        found = limits.read(read)
-        limits.checked("the answer", found, limits.RESULT_BYTES)
-    except (ValueError, InterlockError):
-        found = None
-    if isinstance(found, dict):
-        return found
-    return "".join(each if each.isprintable() else " " for each in read.decode(errors="replace"))[:TEXT_CHARACTERS]
+    headers = {"Content-Type": "application/json", "Interlock-Token": str(token)}
+    headers |= signed(keys_of(settings, endpoint), key, text)
+    with requests.Session() as session:
+        return send(session, endpoint.url, text, headers, timeout_seconds=timeout_seconds)
