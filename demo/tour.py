@@ -25,9 +25,9 @@ from interlock.db.tables.core import instances
 from interlock.supervisor.daemon import stop
 from interlock.supervisor.home import home_of
 from interlock.supervisor.purge import purge
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
-from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import RequestConflict

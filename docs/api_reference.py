@@ -13,7 +13,16 @@ from interlock import AsyncClient, EffectCall
 from interlock.workflows import errors
 from interlock.workflows.errors import InterlockError
 
-ORDER: tuple[str, ...] = ("Client", "AsyncClient", "Agent", "Firing", "Receipt", "NotSettled", "VersionConflict")
+ORDER: tuple[str, ...] = (
+    "Client",
+    "AsyncClient",
+    "CommittedEvent",
+    "Agent",
+    "Firing",
+    "Receipt",
+    "NotSettled",
+    "VersionConflict",
+)
 ORDER += (
     "Definition",
     "T",
@@ -80,8 +89,14 @@ def _described(name: str, documented: Any) -> str:
         return _text(documented)
     head = f"{_text(documented)}\n\n{_function(name, documented.__init__)}"
     if documented is AsyncClient:
-        return "\n\n".join([head, _code(*(_signature(each, one, "await ") for each, one in methods(documented)))])
+        return "\n\n".join([head, _code(*(_signature(each, one, _used(one)) for each, one in methods(documented)))])
     return "\n\n".join([head, *(f"### `{name}.{each}`\n\n{_function(each, one)}" for each, one in methods(documented))])
+
+
+def _used(method: Callable[..., Any]) -> str:
+    """What stands before a call of an async method."""
+    iterates = "AsyncIterator" in str(inspect.signature(inspect.unwrap(method)).return_annotation)
+    return "async for event in " if iterates else "await "
 
 
 def _function(name: str, function: Callable[..., Any]) -> str:

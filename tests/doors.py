@@ -119,6 +119,12 @@ class Scene:
             "Operations.show": lambda: {"self": self.client, "ref": story},
             "Operations.history": lambda: {"self": self.client, "ref": story, "after_seq": 0},
             "Operations.verify": lambda: {"self": self.client, "ref": story},
+            **dict.fromkeys(
+                ("Client.events", "Operations._reader"),
+                lambda: {
+                    "self": self.client, "cursor": "0", "project": None, "every_project": False, "types": ["story"],
+                },
+            ),
             "shut_down": lambda: {
                 "runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False, "secret": "",
             },

@@ -62,6 +62,14 @@ def applied(client: Client, ref: str | UUID, *triggers: str, by: str = "agent-1"
         assert settled["status"] == "applied", settled
 
 
+def block_stories(client: Client, *names: str, by: str = "ann") -> None:
+    """Create stories and block each, one after the other: an event of each, in this order."""
+    client.create_many([client.birth("story", each, by=by) for each in names])
+    for each in names:
+        client.fire(f"story/{each}", "block", by=by)
+        drain_all(client.runtime)
+
+
 def outcome(client: Client, request_id: str) -> dict[str, Any]:
     """A request's current row."""
     with transaction(client.runtime.database) as connection:

@@ -4,11 +4,11 @@
 import os
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from interlock.workers.broker.wakeup_sender import WakeupSender
     from interlock.workers.broker.wakeups import Wakeups
     from interlock.workers.engine.applier import Applier, RetryPolicy, Round
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,10 @@ class Runtime:
     def pause(self, seconds: float) -> None:
         """Wait."""
         sleep(seconds)
+
+    def blocking(self, call: Callable[[], T]) -> T:
+        """Make a call that may take long; returns what it returns."""
+        return call()
 
     def flush(self) -> None:
         """Wait until wake-ups are sent that were handed over, or for two seconds."""

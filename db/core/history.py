@@ -129,6 +129,23 @@ def batch(
     return [by_place[place] for place in sorted(by_place)[:limit]]
 
 
+def is_archived_after(connection: Connection, after: tuple[int, int]) -> bool:
+    """Whether the archive has events after a cursor, so that `batch` must include them."""
+    found = connection.exec_driver_sql(
+        in_schema(
+            "SELECT EXISTS (SELECT FROM interlock.archived_transitions WHERE (xid, position) > (%s::text::xid8, %s))"
+        ),
+        (str(after[0]), after[1]),
+    )
+    return bool(found.scalar_one())
+
+
+def horizon(connection: Connection) -> tuple[int, int]:
+    """The place behind which all events stand that are committed from now on, and some that were just before."""
+    now = connection.exec_driver_sql("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+    return int(now.scalar_one()), 0
+
+
 def of_instances(
     connection: Connection, ids: Sequence[UUID], *, since: datetime | None = None, until: datetime | None = None
 ) -> Iterator[RowMapping]:

@@ -8,6 +8,7 @@ TYPE_CHECKING = False  # as `typing` has it, which the shim of every command nee
 if TYPE_CHECKING:
     from interlock.workers.client.async_client import AsyncClient
     from interlock.workers.client.client import Client
+    from interlock.workers.client.committed_event import CommittedEvent
     from interlock.workers.client.receipts import NotSettled, Receipt, VersionConflict
     from interlock.workers.effects.declared import EffectCall, EffectCancelled
     from interlock.workers.engine.trigger_request import Firing
@@ -25,6 +26,7 @@ __all__ = [
     "AsyncClient",
     "Case",
     "Client",
+    "CommittedEvent",
     "Deadline",
     "Definition",
     "Effect",
@@ -49,6 +51,7 @@ _HOME = {
     "AsyncClient": "interlock.workers.client.async_client",
     "Case": "interlock.workflows.guard_context",
     "Client": "interlock.workers.client.client",
+    "CommittedEvent": "interlock.workers.client.committed_event",
     "Deadline": "interlock.workflows.definition",
     "Definition": "interlock.workflows.definition",
     "Effect": "interlock.workflows.definition",

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from interlock.db.connection import transaction
 from interlock.db.core import history
-from interlock.workers.relay.redis_stream import STREAM
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input.json_text import read
 

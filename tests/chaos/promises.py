@@ -8,8 +8,8 @@ from uuid import UUID
 
 from interlock.db.audit import verify
 from interlock.workers.audit.log_validation import validate
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.relay.journal import files
-from interlock.workers.relay.redis_stream import STREAM
 from tests.chaos.installation import Installation
 from tests.waiting import eventually
 

@@ -22,8 +22,8 @@ from redis import Redis
 from interlock.db.audit import verify
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
-from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases

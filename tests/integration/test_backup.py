@@ -41,12 +41,14 @@ from interlock.workers.audit import signing_keys
 from interlock.workers.audit.backup_manifest import BackupUnusable
 from interlock.workers.audit.kept_backups import age_seconds
 from interlock.workers.audit.verify import verify
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
 from interlock.workers.relay.journal import Journal
-from interlock.workers.relay.redis_stream import STREAM, Stream, named
+from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workflows.audit.cursors import named
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
 from tests.homes import installed, open_directory

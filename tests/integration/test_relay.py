@@ -13,11 +13,12 @@ from sqlalchemy import Connection, RowMapping
 from uuid_utils.compat import uuid7
 
 from interlock.workers import sweeps
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.destinations import destinations
-from interlock.workers.relay.redis_stream import STREAM, Stream
+from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import Destination, relay
 from interlock.workers.runtime import Runtime
 from interlock.workflows.audit.ids import event_name
@@ -85,6 +86,7 @@ def test_an_event_is_carried_with_all_that_it_says(client: Client, stories: list
         "severity": "warning",
         "metadata": '{"why": "\\u00fc"}',
         "created_at": event["created_at"].isoformat(),
+        "after": "0-0",
     }
 
 

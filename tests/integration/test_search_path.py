@@ -11,11 +11,11 @@ from sqlalchemy import text
 from interlock.db.connection import transaction
 from interlock.db.schema import SCHEMA
 from interlock.workers import sweeps
+from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
-from interlock.workers.relay.redis_stream import STREAM
 from interlock.workers.runtime import Runtime
 from tests.driving import applied
 from tests.rights import operate

@@ -11,9 +11,10 @@ in greenlets that yield to the event loop wherever they wait. A thread sends wak
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from copy import copy
 from functools import cached_property, partial, wraps
+from time import monotonic
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -24,6 +25,8 @@ from sqlalchemy.util import await_only, greenlet_spawn
 from interlock.db.connection import make_engine
 from interlock.workers.access.tokens import Principal
 from interlock.workers.broker.wakeup_sender import WakeupSender
+from interlock.workers.client.committed_event import CommittedEvent
+from interlock.workers.client.event_reader import EventReader
 from interlock.workers.client.operations import Operations, acting
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
@@ -31,6 +34,7 @@ from interlock.workflows.errors import BadInput
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 AsyncCaller = AsyncSession | AsyncConnection
 
 
@@ -55,6 +59,11 @@ class AsyncRuntime(Runtime):
     def pause(self, seconds: float) -> None:
         """Wait, without blocking the event loop."""
         await_only(asyncio.sleep(seconds))
+
+    def blocking(self, call: Callable[[], R]) -> R:
+        """Make a call that blocks, but not in the event loop's thread."""
+        made: R = await_only(asyncio.to_thread(call))
+        return made
 
     def flush(self) -> None:
         """Wait until wake-ups are sent, but not in the event loop's thread."""
@@ -113,6 +122,36 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await greenlet_spawn(self.runtime.close)
+
+    def events(
+        self,
+        cursor: str | None = None,
+        *,
+        project: str | UUID | None = None,
+        every_project: bool = False,
+        types: Sequence[str] = (),
+        quiet_seconds: float | None = None,
+    ) -> AsyncIterator[CommittedEvent]:
+        """Iterate over the events of all instances, as they are committed, without a gap, by `async for` (EVENT-18).
+
+        Args:
+            cursor, project, every_project, types, quiet_seconds: see `Client.events`.
+
+        Returns:
+            An async iterator. Keep the cursor of what you have processed, where you keep its result.
+
+        Raises:
+            BadInput, DBAPIError: see `Client.events`.
+        """
+        return self._followed(self._operations._reader(cursor, project, every_project, types), quiet_seconds)
+
+    @staticmethod
+    async def _followed(reader: EventReader, quiet_seconds: float | None) -> AsyncIterator[CommittedEvent]:
+        last = monotonic()
+        while quiet_seconds is None or monotonic() - last < quiet_seconds:
+            for event in await greenlet_spawn(reader.batch):
+                yield event
+                last = monotonic()
 
     create = _awaited(Operations[AsyncCaller].create)
     create_many = _awaited(Operations[AsyncCaller].create_many)

@@ -21,6 +21,7 @@ from interlock.db.core.request_rows import Right
 from interlock.db.operations import handovers
 from interlock.db.orchestration import commands
 from interlock.workers.access.tokens import Principal
+from interlock.workers.client.event_reader import EventReader
 from interlock.workers.client.receipts import SETTLED, NotSettled, Receipt, receipt, without_conflict
 from interlock.workers.client.transaction import Unit, Units
 from interlock.workers.client.who_may import who_may
@@ -362,6 +363,17 @@ class Operations(Generic[Caller]):
             one_snapshot(connection)
             found = instances.find_with_archived(connection, ref, self.project)
             return tuple(verify_instance(connection, found["id"]).problems)
+
+    @door
+    def _reader(
+        self, cursor: str | None, project: str | UUID | None, every_project: bool, types: Sequence[str]
+    ) -> EventReader:
+        """What `events` iterates over. Raises as that does."""
+        if every_project and project is not None:
+            raise BadInput("give a project, or every_project, and not both")
+        chosen = None if every_project else names.project_or(project, self.project)
+        known = {names.name("type", each) for each in types}
+        return EventReader(self.runtime, cursor=cursor, project=chosen, types=known)
 
     def _accept(self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None) -> list[Receipt]:
         with self._recorded(session):

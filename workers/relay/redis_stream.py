@@ -1,7 +1,8 @@
 """The Redis stream `interlock:events`: a destination of the relay, with a limited length.
 
 An entry's id is the event's place in commit order (`xid-position`). Redis refuses an id that is not greater than the
-last, so an event that was added before a crash is not added twice.
+last, so an event that was added before a crash is not added twice. Each entry names the one before it (`after`): by
+that a reader notices what was trimmed, or lost with Redis.
 """
 
 import json
@@ -13,11 +14,11 @@ from redis.exceptions import ResponseError
 from sqlalchemy import Connection, RowMapping
 
 from interlock.db.core import history
-from interlock.workers.relay.relay import Destination
+from interlock.workers.broker.event_stream import STREAM, entry_id
+from interlock.workers.relay.relay import Destination, Place
+from interlock.workflows.audit.cursors import named
 from interlock.workflows.audit.ids import event_name
 
-STREAM = "interlock:events"
-EPOCH = 2**40  # more transactions than a server makes between a backup and the loss of its data
 ALREADY_THERE = "The ID specified in XADD is equal or smaller"
 
 
@@ -33,30 +34,26 @@ class Stream(Destination):
 
     def __init__(self, redis: "Redis", *, maxlen: int) -> None:
         self._redis, self._maxlen = redis, maxlen
+        self._after: Place = (0, 0)
+
+    def position(self, connection: Connection, cursor: Place) -> Place:
+        """The cursor: the entries to come follow that event."""
+        self._after = cursor
+        return cursor
 
     def carry(self, connection: Connection, events: Sequence[RowMapping]) -> None:
         """Add the events; those that are already there are skipped."""
         restored = history.epochs(connection)
+        after = entry_id((named(self._after[0], restored), self._after[1]))
         with self._redis.pipeline(transaction=False) as pipe:
             for event in events:
-                place = f"{named(event['xid'], restored)}-{event['position']}"
-                pipe.xadd(STREAM, _fields(event), id=place, maxlen=self._maxlen, approximate=True)
+                place = entry_id((named(event["xid"], restored), event["position"]))
+                pipe.xadd(STREAM, _fields(event) | {"after": after}, id=place, maxlen=self._maxlen, approximate=True)
+                after = place
             for answer in pipe.execute(raise_on_error=False):
                 there = isinstance(answer, ResponseError) and ALREADY_THERE in str(answer)
                 if isinstance(answer, Exception) and not there:
                     raise answer
-
-
-def named(xid: int, restored: Sequence[int]) -> int:
-    """A transaction id as entries use it: after a restored backup, above all ids used before the restore.
-
-    Events that the backup contains keep their ids, so those already in the stream are not added again.
-
-    Args:
-        xid: the transaction's own id.
-        restored: the first transaction id after each restore.
-    """
-    return xid + EPOCH * sum(first <= xid for first in restored)
 
 
 def _fields(event: RowMapping) -> dict[Any, Any]:
