@@ -19,6 +19,7 @@ SCHEDULE = (
     Sweep("heartbeats", 5.0, "give up workers that fell silent, `uet_worker` or not, and give tasks back"),
     Sweep("leases", 5.0, "take effects back from workers that went silent"),
     Sweep("relay", 1.0, "carry committed events, in commit order, to the Redis stream"),
+    Sweep("subscriptions", 1.0, "deliver events to the endpoints of subscriptions"),
     Sweep("metrics", 5.0, "add up what the counters have noted"),
     Sweep("jobs", 5.0, "give waiting jobs the workers that have become idle"),
     Sweep("brakes", 5.0, "tell people of brakes that were put on; find instances that go back and forth"),

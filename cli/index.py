@@ -36,6 +36,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "schedules.schedules",
             "Schedules: at certain times, fire a trigger, create an instance or run a plan.",
         ),
+        "subscription": (
+            "subscriptions.subscriptions",
+            "Subscriptions: deliver events to an endpoint, signed; add, change, replay them.",
+        ),
         "definitions": ("definitions.definitions", "State machines: list, show, check, draw, export and change them."),
     },
     "Plans, and who carries them out": {

@@ -11,7 +11,10 @@ from interlock.supervisor.servers import endpoints
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
 
-CELERY_PARTS = ("triggers", "effects", "gates", "work", "beat", "flower", "metrics", "api", "backups", "commands")
+CELERY_PARTS = (
+    *("triggers", "effects", "deliveries", "gates", "work", "beat"),
+    *("flower", "metrics", "api", "backups", "commands"),
+)
 
 
 @contextlib.contextmanager

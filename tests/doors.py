@@ -21,6 +21,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.limits import LimitedName
+from interlock.workers.overrides.subscriptions import WantedEvents
 from interlock.workers.overrides.tokens import TokenTerms
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
@@ -101,6 +102,7 @@ class Scene:
         narrowing |= {"order": OverrideOrder("ann", "why")}
         handing = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
         handing |= {"choice": Choice("story", "1.0.0", project, [story])}
+        subscription = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
         limited = {"runtime": runtime, "counted": LimitedName("key", self.name), "order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
@@ -172,6 +174,11 @@ class Scene:
             **dict.fromkeys(("freeze", "thaw"), lambda: to_part | {"phase": "nobody", "project": self.name}),
             "set_limit": lambda: limited | {"at_once_most": 3, "starts": 5, "per_seconds": 60.0},
             "remove_limit": lambda: limited | {"counted": LimitedName("key", "nobody")},
+            "subscribe": lambda: subscription
+            | {"name": self.name, "url": "https://a.example/", "secrets": ["file:own"], "wanted": WantedEvents()},
+            "change_subscription": lambda: subscription | {"ref": "nobody", "change": "pause"},
+            "skip_event": lambda: subscription | {"ref": "nobody"},
+            "replay_events": lambda: subscription | {"ref": "nobody", "start": "evt_" + "0" * 26},
             "widen_again": lambda: narrowing | {"project": self.name},
             "freeze": lambda: handing | {"order": OverrideOrder("ann", "why", dry_run=True)},
             "settle": lambda: handing | {"started": StartLog(), "back": True},

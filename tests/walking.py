@@ -32,6 +32,7 @@ from tests.rights import OF_SECRET, fire, operate
 Said = dict[str, Any]
 PLAIN: Mapping[str, Said] = {
     "test_gate": {"gate_type": "UNIT"},
+    "subscription": {"url": "https://a.example/", "secrets": ["file:own"]},
     "schedule": {"times": {"every_seconds": 86_400}, "does": {"create": {"type": "story", "name": "S-%due"}}},
     "job": {"depth": 0, "task_description": "build"},
     "operator_grant": {"name": "somebody"},
@@ -56,6 +57,12 @@ def path(definition: Definition, state: str) -> list[Transition]:
                 ways[move.dest] = [*ways[source], move]
                 frontier.append(move.dest)
     return ways[state]
+
+
+PLACES: Mapping[str, Said] = {  # where a subscription goes on
+    "replay": {"after": {"xid": 1, "position": 0}},
+    "skip": {"after": {"xid": 2**50, "position": 0}},
+}
 
 
 @dataclass
@@ -99,7 +106,7 @@ class Walker:
 
     def go(self, definition: Definition, made: UUID, move: Transition) -> Mapping[str, Any]:
         """Make one move; returns its event."""
-        said: Said = {}
+        said: Said = dict(PLACES.get(move.trigger, {})) if definition.type == "subscription" else {}
         for guard in move.when:
             said |= ARRANGED.get(guard.name, _nothing)(self, definition, made)
         with self.unjudged(JUDGED[move.trigger]) if move.trigger in JUDGED else nullcontext():

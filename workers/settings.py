@@ -147,6 +147,14 @@ class Settings(BaseSettings):
         description="more Celery queues, which effects of your own may name (`@effect(queue=…)`), separated by commas; "
         "under `interlock up` each has a node of its own, with INTERLOCK_EFFECT_PROCESSES processes",
     )
+    delivery_threads: int = Field(
+        16, ge=1, description="subscriptions whose events the node of deliveries delivers at once"
+    )
+    subscription_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="hosts of your own network that subscriptions may deliver to, as HOST or HOST:PORT, separated by "
+        "commas; all others must have a public address and https",
+    )
     gate_processes: int = Field(
         2,
         ge=1,
@@ -353,6 +361,7 @@ class Settings(BaseSettings):
             "capabilities",
             "operators",
             "sandbox_reads",
+            "subscription_hosts",
         ),
         *("tool_checks", "secrets_env", "secrets_commands"),
         mode="before",

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from interlock.beat import heartbeats, sweeps
 from interlock.beat.schedule import BY_NAME
 from interlock.db.connection import retryable, single_statements, transaction
-from interlock.db.core import archive, counters, requests, schedules, stalled_partitions, sweep_runs
+from interlock.db.core import archive, counters, requests, schedules, stalled_partitions, subscriptions, sweep_runs
 from interlock.workers import brakes
 from interlock.workers.audit import anchor_copies, anchors, exports
 from interlock.workers.audit.verification import compare_evidence, verify_some
@@ -21,6 +21,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.stalled_partitions import rescue
 
 PRUNE_SECONDS = 30.0  # per run: after a longer one, the task's time limit would kill it in mid-batch
+SUBSCRIPTIONS = 500  # that one run wakes
 ARCHIVE_SECONDS = 30.0  # per run; the next continues where it stopped
 
 
@@ -105,6 +106,13 @@ def _leases(runtime: Runtime) -> int:
     return len(again)
 
 
+def _subscriptions(runtime: Runtime) -> int:
+    with single_statements(runtime.database) as connection:
+        due = subscriptions.due(connection, limit=SUBSCRIPTIONS)
+    runtime.wakeups.deliveries(due)
+    return len(due)
+
+
 def _metrics(runtime: Runtime) -> int:
     folded = 0
     while True:
@@ -176,6 +184,7 @@ SWEEPS: Mapping[str, Callable[[Runtime], int]] = {
     "heartbeats": _heartbeats,
     "leases": _leases,
     "relay": lambda runtime: relay(runtime.database, destinations(runtime)),
+    "subscriptions": _subscriptions,
     "metrics": _metrics,
     "jobs": _jobs,
     "brakes": brakes.sweep,

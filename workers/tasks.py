@@ -20,14 +20,17 @@ from interlock.workers.engine.answers import told
 from interlock.workers.orchestration import scheduler
 from interlock.workers.pool import celery_pool
 from interlock.workers.runtime import runtime
+from interlock.workers.subscriptions import delivery
 from interlock.workflows.backoff import full_jitter
+from interlock.workflows.output.escaping import shown
 
 # Effects hold a lease that a sweep takes back, so their messages are acknowledged when read: RabbitMQ closes the
 # channel of a node that holds one for half an hour.
 EFFECT = {"acks_late": False, "soft_time_limit": 900.0, "time_limit": 930.0}  # git at its slowest; then tried again
 GATE = {"acks_late": False}  # each gate has a time limit of its own
 WORK = {"acks_late": False}  # tasks have time limits of their own; a claim, not this message, says which worker has one
-OWN: Mapping[str, Mapping[str, Any]] = {"effect": EFFECT, "gate": GATE, "work": WORK}
+DELIVER = {"acks_late": False}  # a lease, too; its calls have time limits of their own
+OWN: Mapping[str, Mapping[str, Any]] = {"effect": EFFECT, "gate": GATE, "work": WORK, "deliver": DELIVER}
 NAMES_KEPT = 1_000  # of runs, whose names never change: not asked for at each pass of a scheduler
 RETRIES = 6  # after that the dispatch sweep takes over: the rows are still there
 # Always less than a minute: longer delays are rows, not messages.
@@ -66,6 +69,13 @@ def gate(self: Task, effect_id: str) -> Said:
     return effect(self, effect_id)
 
 
+def deliver(self: Task, subscription_id: str) -> Said:
+    """Deliver the events of a subscription under a lease, unless another worker does."""
+    with _faults_retried(self):
+        runtime().wakeups.lower(f"delivery:{subscription_id}")
+        return Said(shown(delivery.deliver(runtime(), UUID(subscription_id))))
+
+
 def schedule(self: Task, run_id: str) -> Said:
     """Run a run's scheduler on what moved in it."""
     with _faults_retried(self):
@@ -87,7 +97,7 @@ def work(self: Task) -> Said:
 
 def register(app: Celery) -> None:
     """Register these functions as tasks of an app, under the names that messages carry."""
-    for task in (apply, effect, gate, schedule, sweep, work):
+    for task in (apply, effect, gate, deliver, schedule, sweep, work):
         # Sweeps run every second for ever and would bury the triggers in Flower; `doctor` watches them instead.
         seen = task is not sweep
         own: Mapping[str, Any] = OWN.get(task.__name__, {})

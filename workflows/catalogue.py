@@ -23,6 +23,7 @@ from interlock.workflows.machines.governance.limit import LIMIT
 from interlock.workflows.machines.governance.narrowing import NARROWING
 from interlock.workflows.machines.governance.operator_grant import OPERATOR_GRANT
 from interlock.workflows.machines.governance.refusal_log import REFUSAL_LOG
+from interlock.workflows.machines.governance.subscription import SUBSCRIPTION
 from interlock.workflows.machines.legacy.step_0_1 import STEP_0_1
 from interlock.workflows.machines.legacy.task_0_2 import TASK_0_2
 from interlock.workflows.machines.legacy.workstream_0_1 import WORKSTREAM_0_1
@@ -80,6 +81,7 @@ SHIPPED = (
     BUDGET,
     BRAKE,
     SCHEDULE,
+    SUBSCRIPTION,
 )
 WORKFLOWS: Mapping[tuple[str, str], Definition] = MappingProxyType(
     {(each.type, each.version): each for each in SHIPPED}

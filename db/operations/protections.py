@@ -42,6 +42,7 @@ TRIGGERS: Mapping[str, str] = {
     "runs": "bounded_metadata kept kept_whole not_in_future state_in_history",
     "schedules": "login_fixed",
     "schema_states": "bounded_objects kept kept_whole",
+    "subscriptions": "bounded_answer subscription_in_history",
     "supervised_workers": "bounded_metadata kept kept_whole not_in_future state_in_history worded",
     "task_claims": "claim_deleted claim_ended claim_taken",
     "tasks": (

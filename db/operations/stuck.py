@@ -36,6 +36,13 @@ SELECT s.schedule_id, s.next_at, s.failed_at, t.workflow_type AS target_type, t.
 """)
 
 
+# Why an endpoint takes nothing: its last answer.
+_SUBSCRIPTIONS = in_schema("""
+SELECT s.subscription_id, s.failed_at, s.attempts, s.next_at, s.answer->>'error' AS error, s.answer->>'event' AS event
+  FROM interlock.subscriptions s WHERE s.subscription_id = ANY (%(ids)s)
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """The seconds after which instances count as stuck (RECOVER-1, RECOVER-3); None: never.
@@ -142,6 +149,12 @@ def schedules(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowM
     """Why schedules do not fire: `next_at`, since when they fail and why, and the definition of what they fire at."""
     rows = connection.exec_driver_sql(_SCHEDULES, {"ids": list(ids)}).mappings()
     return {row["schedule_id"]: row for row in rows}
+
+
+def subscriptions(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, RowMapping]:
+    """Why subscriptions do not deliver: since when they fail, how often, when they try again, and the last answer."""
+    rows = connection.exec_driver_sql(_SUBSCRIPTIONS, {"ids": list(ids)}).mappings()
+    return {row["subscription_id"]: row for row in rows}
 
 
 def replace_findings(connection: Connection, findings: Rows) -> set[UUID]:

@@ -13,7 +13,7 @@ from interlock.supervisor.processes.fork import CAN_FORK
 from interlock.supervisor.processes.spec import Part
 from interlock.supervisor.servers import postgres, valkey
 from interlock.supervisor.servers.endpoints import Servers
-from interlock.workers.broker.queues import WORK
+from interlock.workers.broker.queues import DELIVERIES, WORK
 from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
 from interlock.workers.system.users import Account
@@ -31,10 +31,8 @@ BACKUPS_STOP_SECONDS = 30.0  # a drill that is given up stops its PostgreSQL and
 
 # Its own are without what a task is about and what came of it. The last one opens the task's page.
 FLOWER_COLUMNS = "name,args,state,result,received,runtime,worker,uuid"
-KINDS = (
-    *SERVER_PARTS,
-    *("triggers", "effects", "gates", "work", "beat", "flower", "metrics", "api", "backups", "commands"),
-)
+NODES = ("triggers", "effects", "deliveries", "gates", "work")
+KINDS = (*SERVER_PARTS, *NODES, "beat", "flower", "metrics", "api", "backups", "commands")
 
 
 def parts(
@@ -119,6 +117,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         *triggers,
         _pool(home, base, "effects", "effects,evidence", settings.effect_processes),
         *(_pool(home, base, f"effects-{each}", each, settings.effect_processes) for each in settings.effect_queues),
+        _node(home, base, "deliveries", DELIVERIES, ("--pool", "threads", "-c", str(settings.delivery_threads))),
         _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OUR_IMAGE = f"interlock:{PROJECT['project']['version']}"
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-WORKERS = ("triggers", "effects", "gates", "evidence", "work")
+WORKERS = ("triggers", "effects", "deliveries", "gates", "evidence", "work")
 OBSERVERS = ("prometheus", "grafana")
 LONG_RUNNING = sorted(set(SERVICES) - {"migrate"})
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
@@ -274,7 +274,7 @@ def test_only_what_people_look_at_is_reachable_from_this_machine_and_the_servers
     assert COMPOSE["networks"]["backend"]["internal"] is True
     assert all("backend" in networks(name) for name in SERVICES)
     assert {name for name in SERVICES if "outside" in networks(name)} == {
-        *("effects", "gates", "work", "flower", "api"),
+        *("effects", "deliveries", "gates", "work", "flower", "api"),
         *OBSERVERS,
     }
 

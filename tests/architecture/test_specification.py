@@ -49,6 +49,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "handover.md": ("handover",),
     "brake.md": ("budget", "brake"),
     "schedule.md": ("schedule",),
+    "subscription.md": ("subscription",),
     "legacy.md": (("workstream", "0.1.0"), ("step", "0.1.0"), ("workstream", "0.2.0"), ("task", "0.2.0")),
 }
 NEWEST = {type_: max(version for each, version in WORKFLOWS if each == type_) for type_, _ in WORKFLOWS}

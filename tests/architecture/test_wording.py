@@ -41,6 +41,7 @@ FREE = {
     "budget_uses": {"name": "of rows under the rule"},
     "brakes": dict.fromkeys(("project", "kind", "name", "entity_id", "reason"), "a projection of rows under the rule"),
     "schedules": {"login": OWN},
+    "subscriptions": {"state": STATES},
     "refusal_counts": {"login": OWN, "project": REFERS, "recent_who": REFERS, "request_id": OWN},
     "trigger_requests": {
         **dict.fromkeys(("origin", "authority", "status"), STATES),

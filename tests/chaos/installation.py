@@ -21,6 +21,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.chaos.receiver import Receiver
+from tests.subscribing import secrets_in
 from tests.waiting import eventually
 
 DEFINITIONS = "tests.chaos.machines_of_chaos"
@@ -129,6 +130,7 @@ def installed(directory: Path, receiver: Receiver, **more: Any) -> Iterator[Inst
         "max_attempts": 30,
         "dumpable": True,  # tests look for who holds a connection
     }
+    chosen |= {"secrets": secrets_in(directory / "secrets"), "subscription_hosts": ("127.0.0.1",)}
     settings = Settings(**chosen | more)
     made = Installation(settings, receiver)
     tether, hold = os.pipe()

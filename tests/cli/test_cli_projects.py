@@ -22,14 +22,14 @@ NAMELESS = {
 ON_INSTANCES = {
     *("archive", "breaker", "compensation", "create", "dead", "doctor", "fire", "history", "job", "list", "patch"),
     *("quarantine", "redrive", "regression", "run", "runs", "show", "stuck", "supervise", "watch", "worker"),
-    *("effect", "gate", "override", "phase", "schedule", "limit", "token", "budget", "brake"),
+    *("effect", "gate", "override", "phase", "schedule", "limit", "token", "budget", "brake", "subscription"),
 }
 # The lists of all projects, or of one.
 LISTS = [
     ("archive", "list"), ("breaker", "list"), ("dead",), ("effect", "list"), ("job", "list"), ("list",),
     ("override", "list"), ("patch", "list"), ("patch", "quarantined"), ("phase", "list"), ("quarantine", "list"),
     ("runs",), ("schedule", "list"), ("limit", "list"), ("budget", "list"),
-    ("brake", "list"), ("stuck",), ("supervise", "worker", "list"),
+    ("brake", "list"), ("subscription", "list"), ("stuck",), ("supervise", "worker", "list"),
 ]  # fmt: skip
 
 

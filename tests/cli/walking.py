@@ -23,7 +23,7 @@ READERS: set[Words] = {  # they change nothing
     *(("patch", each) for each in ("list", "quarantined", "show")),
     *(("quarantine", each) for each in ("list", "show")),
     ("phase", "list"), ("budget", "list"),
-    *((name, each) for name in ("schedule", "limit", "effect", "brake") for each in ("list", "show")),
+    *((name, each) for name in ("schedule", "limit", "subscription", "effect", "brake") for each in ("list", "show")),
     *(("breaker", each) for each in ("list", "show")),
     *(("supervise", "worker", each) for each in ("list", "show")),
     *(("job", each) for each in ("list", "show", "tree")),

@@ -34,6 +34,7 @@ from tests.unit.move_tables_others import (
     REFUSAL_LOG,
     SCHEDULE,
     STEP,
+    SUBSCRIPTION,
     SUPERVISED_WORKER,
 )
 
@@ -70,6 +71,7 @@ TABLES: dict[tuple[str, str], Table] = {
     ("budget", "1.0.0"): BUDGET,
     ("brake", "1.0.0"): BRAKE,
     ("schedule", "1.0.0"): SCHEDULE,
+    ("subscription", "1.0.0"): SUBSCRIPTION,
 }
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
@@ -100,6 +102,7 @@ REQUIRED_METADATA = {
     "handover": {"terms"},
     "budget": {"terms"},
     "brake": {"terms"},
+    "subscription": {"terms"},
     "worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
     "uet_worker": {"heartbeat_status", "current_load", "last_heartbeat_age_seconds", "crash_detected"},
 }

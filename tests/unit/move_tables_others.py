@@ -125,6 +125,19 @@ SCHEDULE = table(
     active -> active : firing_failed ! warning
     """,
 )
+SUBSCRIPTION = table(
+    "docs/spec/subscription.md",
+    "proposed active paused removed",
+    "removed",
+    """
+    proposed -> active : activate ! warning
+    active -> paused : pause ! warning
+    paused -> active : resume ! warning
+    active -> active : replay skip ! warning
+    paused -> paused : replay skip ! warning
+    proposed active paused -> removed : remove ! warning
+    """,
+)
 OLDEST_WORKSTREAM = table(
     "docs/spec/legacy.md",
     "S_PENDING S_RUNNING S_SUCCESS S_FAILED S_RETRYING S_ABANDONED",

@@ -9,7 +9,7 @@ from typing import Any
 from kombu import Queue
 
 from interlock.beat.schedule import MESSAGES
-from interlock.workers.broker.queues import EFFECTS, EVIDENCE, GATES, SWEEPS, TRIGGERS, WORK
+from interlock.workers.broker.queues import DELIVERIES, EFFECTS, EVIDENCE, GATES, SWEEPS, TRIGGERS, WORK
 
 SHORT_TASKS = ("apply", "schedule", "sweep")
 TIME_LIMITS = {"soft_time_limit": 60, "time_limit": 90}  # seconds
@@ -52,12 +52,13 @@ COMMON: dict[str, Any] = {
     "worker_consumer": "interlock.workers.broker.event_batching:Consumer",  # tasks first, then Flower
     "task_track_started": False,
     "task_create_missing_queues": False,
-    "task_queues": [Queue(TRIGGERS), Queue(SWEEPS), Queue(EVIDENCE), Queue(EFFECTS), Queue(GATES), Queue(WORK)],
+    "task_queues": [*map(Queue, (TRIGGERS, SWEEPS, EVIDENCE, EFFECTS, DELIVERIES, GATES, WORK))],
     "task_default_queue": TRIGGERS,
     "task_routes": {
         "interlock.apply": {"queue": TRIGGERS},
         "interlock.schedule": {"queue": TRIGGERS},
         "interlock.effect": {"queue": EFFECTS},
+        "interlock.deliver": {"queue": DELIVERIES},
         "interlock.gate": {"queue": GATES},
         "interlock.sweep": {"queue": SWEEPS},
         "interlock.work": {"queue": WORK},

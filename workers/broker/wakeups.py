@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 KILLED_SECONDS = 30.0  # after its time-out, an effect that does not end is killed with its process
 FLAG_MILLISECONDS = 5_000  # if the wake-up was lost, its flag expires after this time
+DELIVERY_SECONDS = 30.0  # where no node takes deliveries, their wake-ups must not gather in the broker
 WORK_WAKEUPS = 32  # each wakes a worker process that takes tasks until none fits; more would find nothing
 COMMIT_SECONDS = 0.01  # if a commit takes longer, a second wake-up is sent: no worker would still look for its trigger
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.02, 0.003  # how long and how often to look for an uncommitted trigger
@@ -136,8 +137,21 @@ class Wakeups:
         for _ in range(min(count, WORK_WAKEUPS)):
             self._app.send_task("interlock.work", shadow="work", retry=False)
 
+    @_quietly
+    def deliveries(self, subscription_ids: Iterable[UUID]) -> None:
+        """Send a wake-up for each subscription that has none waiting; never raises."""
+        for each in self._raise_flags({each: _flag(f"delivery:{each}") for each in subscription_ids}):
+            self._app.send_task(
+                "interlock.deliver",
+                args=[str(each)],
+                shadow="subscription.deliver",
+                argsrepr=f"(subscription {each})",
+                expires=DELIVERY_SECONDS,
+                retry=False,
+            )
+
     def lower(self, what: int | str) -> None:
-        """Clear a wake-up's flag: of a partition, or `run:ID`. Never raises: it would expire by itself."""
+        """Clear the flag of a partition, `run:ID` or `delivery:ID`. Never raises: it would expire by itself."""
         if self._redis is None:
             return
         try:

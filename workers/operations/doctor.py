@@ -43,6 +43,7 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("operators", instances.check_operators),
     ("schedules", instances.check_schedules),
     ("brakes", instances.check_brakes),
+    ("subscriptions", instances.check_subscriptions),
     ("stuck", instances.check_stuck),
     ("invariants", instances.check_invariants),
 )

@@ -147,6 +147,12 @@ METRICS = (
         "schedules: late (due for more than a minute), failing (could not be fired the last time)",
     ),
     MetricSpec(
+        "interlock_subscriptions",
+        ("status",),
+        "subscriptions: active, paused; of the active, failing (their endpoint has taken nothing for a minute) and "
+        "idle (nobody has delivered what is due for a minute)",
+    ),
+    MetricSpec(
         "interlock_stuck_entities",
         ("entity_type", "state"),
         "instances that `interlock stuck` shows, as of the last sweep",

@@ -76,7 +76,18 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def line(row: Mapping[str, Any]) -> str:
     """The event as one line of JSON without line end; its metadata are PostgreSQL's own text."""
-    event = canonical(row)
+    return _written(canonical(row), row)
+
+
+def without_proof(row: Mapping[str, Any]) -> str:
+    """The event for others, as `line` writes it, but without its login and proof: a proof may be an open claim's token.
+
+    So a receiver cannot compute its hash; it can compare that with the one in an export.
+    """
+    return _written({name: said for name, said in canonical(row).items() if name not in ("login", "proof")}, row)
+
+
+def _written(event: dict[str, Any], row: Mapping[str, Any]) -> str:
     metadata = event.pop("metadata")  # inserted as text below: a float would lose digits that were hashed
     text = row["metadata_text"] if "metadata_text" in row else printed(metadata)
     deep = isinstance(row["metadata"], Unreadable)

@@ -282,4 +282,13 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       FROM (SELECT * FROM interlock.workflow_instances WHERE workflow_type = 'brake' AND current_state <> 'released') i
       FULL JOIN interlock.brakes b ON b.brake_id = i.id
      WHERE i.id IS NULL OR b.brake_id IS NULL OR interlock.brake_of(i) IS DISTINCT FROM b
+    UNION ALL
+    SELECT 'subscription ' || COALESCE(i.entity_id, '') || ' (' || COALESCE(i.id, s.subscription_id) || ')',
+           CASE WHEN i.id IS NULL THEN 'subscriptions has it, but it has ended, or has no history'
+                WHEN s.subscription_id IS NULL THEN 'subscriptions has lost it'
+                ELSE 'subscriptions says other than its state' END
+      FROM (SELECT * FROM interlock.workflow_instances
+             WHERE workflow_type = 'subscription' AND current_state NOT IN ('proposed', 'removed')) i
+      FULL JOIN interlock.subscriptions s ON s.subscription_id = i.id
+     WHERE i.current_state IS DISTINCT FROM s.state
 $$;

@@ -110,10 +110,11 @@ BEGIN
 END $$;
 
 -- What a client's login may not create: what Interlock's parts carry out, phases, approvals, which hold others' triggers, narrowed
--- rights, and logs of others' refusals. A brake needs a cause, whoever creates it.
+-- rights, what goes out to others, and logs of others' refusals. A brake needs a cause, whoever creates it.
 CREATE FUNCTION interlock.of_engine_only() RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     SELECT type FROM interlock.kinds()
-    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('budget'), ('brake'), ('regression'), ('phase')
+    UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('budget'), ('brake'), ('subscription'),
+                 ('regression'), ('phase')
 $$;
 
 CREATE FUNCTION interlock.not_by_clients() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -26,6 +26,7 @@ SCRIPTS = (  # each refers to those before it
     "worker_secrets",
     "authority",
     "archive",
+    "subscriptions",
     "approvals",
     "audit",
     "links",

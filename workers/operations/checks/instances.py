@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from interlock.db.connection import transaction
-from interlock.db.core import brakes, schedules
+from interlock.db.core import brakes, schedules, subscriptions
 from interlock.db.operations import invariants, operators, stuck
 from interlock.workers.operations.checks.finding import LATE_SECONDS, Finding
 from interlock.workers.runtime import Runtime
@@ -62,6 +62,20 @@ def check_brakes(runtime: Runtime) -> Iterator[Finding]:
     named = "; ".join(f"{each['entity_id']} holds {each['held']} triggers: {each['reason']}" for each in found[:BRAKES])
     more = f"; and {len(found) - BRAKES} more" if len(found) > BRAKES else ""
     yield Finding("brakes", "warn", f"{named}{more}", "interlock brake list; interlock brake release NAME --reason WHY")
+
+
+def check_subscriptions(runtime: Runtime) -> Iterator[Finding]:
+    """Subscriptions whose endpoint takes nothing, and those that nobody delivers."""
+    with transaction(runtime.database) as connection:
+        found = subscriptions.counts(connection, seconds=LATE_SECONDS)
+    name, cure = "subscriptions", "interlock stuck --type subscription"
+    if found["idle"]:
+        message = f"{found['idle']} subscriptions have events that nobody delivers"
+        yield Finding(name, "fail", message, f"{cure}; does a node take `deliveries`?")
+    if found["failing"]:
+        yield Finding(name, "warn", f"{found['failing']} subscriptions have an endpoint that takes nothing", cure)
+    if not (found["idle"] or found["failing"]):
+        yield Finding(name, "ok", f"{found['active']} subscriptions deliver, {found['paused']} are paused")
 
 
 def check_stuck(runtime: Runtime) -> Iterator[Finding]:

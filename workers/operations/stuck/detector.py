@@ -203,6 +203,8 @@ def _details(
             id_: {**row, "known": (row["target_type"], row["target_version"]) in runtime.catalogue}
             for id_, row in stuck.schedules(connection, scheduled).items()
         }
+    if subscribed := by_type.get("subscription"):
+        found |= stuck.subscriptions(connection, subscribed)
     if worker_ids := [*by_type.get("worker", ()), *by_type.get("uet_worker", ())]:
         found |= stuck.last_heartbeats(connection, worker_ids)
     if pending := by_type.get("approval"):

@@ -343,6 +343,18 @@ def schedule(facts: Facts) -> Reason | None:
     )
 
 
+def subscription(facts: Facts) -> Reason | None:
+    """A subscription: its endpoint takes nothing, or nobody delivers."""
+    row = facts.details
+    if not row:
+        return None
+    if row["failed_at"] is None:
+        return Reason("it has events that nobody delivers: does a node take `deliveries`?", "interlock doctor")
+    command = offered("subscription", "show", facts.instance["entity_id"], project=facts.instance["project"])
+    tried = f"{row['attempts']} attempts since {at(row['failed_at'])}, the next at {at(row['next_at'])}"
+    return Reason(f"its endpoint takes nothing: {first_line(row['error'])} ({tried})", command)
+
+
 KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
     "task": task,
     "workstream": workstream,
@@ -357,4 +369,5 @@ KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
     "regression": regression,
     "sprint": sprint,
     "schedule": schedule,
+    "subscription": subscription,
 }

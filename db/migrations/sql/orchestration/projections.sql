@@ -45,7 +45,7 @@ BEGIN
                        'current_load', current_load, 'crash_detected', NEW.trigger IN ('max_timeout_exceeded', 'worker_crashed'),
                        'last_heartbeat_age_seconds', round(extract(epoch FROM now() - last_heartbeat), 3))
               INTO facts FROM interlock.workers WHERE worker_id = NEW.workflow_id;
-        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover', 'api_token', 'budget', 'brake' THEN
+        WHEN 'operator_grant', 'deprecation', 'narrowing', 'limit', 'handover', 'api_token', 'budget', 'brake', 'subscription' THEN
             SELECT NEW.metadata || jsonb_build_object('terms', context - 'secret_sha256') INTO NEW.metadata
               FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
             RETURN NEW;
@@ -71,7 +71,8 @@ BEGIN
         SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, event.column1, type), ' ')
           INTO cases FROM (SELECT type FROM interlock.kinds() WHERE type <> 'task' OR event.column1 = 'born' UNION ALL VALUES ('phase'), ('schedule')
                             UNION ALL VALUES ('brake')
-                            UNION ALL SELECT unnest(ARRAY['approval', 'limit', 'handover', 'budget']) WHERE event.column1 = 'moved') AS k;
+                            UNION ALL SELECT unnest(ARRAY['approval', 'limit', 'handover', 'budget', 'subscription'])
+                             WHERE event.column1 = 'moved') AS k;
         EXECUTE format('CREATE FUNCTION interlock.%s_typed() RETURNS trigger LANGUAGE plpgsql AS $body$
             BEGIN
                 IF NEW.definition_version NOT LIKE ''0.%%'' AND NOT (%s) THEN

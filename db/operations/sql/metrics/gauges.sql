@@ -95,6 +95,7 @@ UNION ALL SELECT 'interlock_schedules', ARRAY['late'], count(*)
 UNION ALL SELECT 'interlock_schedules', ARRAY['failing'], count(*)
             FROM (SELECT FROM interlock.schedules WHERE failed_at IS NOT NULL AND next_at IS NOT NULL
                    LIMIT (SELECT most FROM settings)) s
+UNION ALL SELECT 'interlock_subscriptions', ARRAY[c.status], c.subscriptions FROM interlock.count_subscriptions(60) c
 UNION ALL SELECT 'interlock_stuck_entities', ARRAY[workflow_type, state]::text[], count(*)
             FROM interlock.stuck_entities GROUP BY workflow_type, state
 UNION ALL SELECT 'interlock_stuck_overrun', ARRAY[workflow_type, state]::text[], max(overrun)

@@ -48,6 +48,8 @@ WITH limits (workflow_type, version, state, seconds) AS (  -- without a version:
       FROM interlock.schedules s
      WHERE s.next_at IS NOT NULL
        AND (s.failed_at IS NOT NULL OR s.next_at < now() - make_interval(secs => %(due)s::double precision))
+), undelivered AS (  -- subscriptions whose endpoint takes nothing, or that nobody delivers
+    SELECT subscription_id, since FROM interlock.undelivered WHERE since < now() - make_interval(secs => %(due)s::double precision)
 ), given_up AS (  -- nothing will move these again, however young
     SELECT r.workflow_id, r.finished_at FROM interlock.trigger_requests r
      WHERE r.status = 'dead' AND r.result->>'was' IS DISTINCT FROM 'dead'  -- no operator has settled it
@@ -82,17 +84,19 @@ SELECT i.id, i.workflow_type, i.definition_version, i.current_state, i.version, 
        i.error, since.at AS since, extract(epoch FROM now() - since.at)::double precision AS seconds,
        count(*) OVER () AS total
   FROM (SELECT id FROM too_long UNION SELECT worker_id FROM silent UNION SELECT workflow_id FROM given_up
-        UNION SELECT workflow_id FROM overdue UNION SELECT breaker_id FROM untried UNION SELECT schedule_id FROM unfired UNION SELECT unnest(%(unservable)s::uuid[])) found
+        UNION SELECT workflow_id FROM overdue UNION SELECT breaker_id FROM untried UNION SELECT schedule_id FROM unfired
+        UNION SELECT subscription_id FROM undelivered UNION SELECT unnest(%(unservable)s::uuid[])) found
   JOIN interlock.workflow_instances i USING (id)
   JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
                           AND s.state = i.current_state AND NOT s.terminal
   LEFT JOIN interlock.workflow_transitions t ON t.workflow_id = i.id AND t.seq = i.version
   LEFT JOIN silent ON silent.worker_id = i.id  -- it stands still since it was last heard of
   LEFT JOIN unfired ON unfired.schedule_id = i.id
+  LEFT JOIN undelivered ON undelivered.subscription_id = i.id
  CROSS JOIN LATERAL (SELECT COALESCE(t.created_at, i.created_at) AS entered) e
- CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, unfired.since, e.entered) AS at) since
+ CROSS JOIN LATERAL (SELECT COALESCE(silent.last_heartbeat, unfired.since, undelivered.since, e.entered) AS at) since
  WHERE (i.id IN (SELECT id FROM too_long) OR silent.worker_id IS NOT NULL OR i.id IN (SELECT workflow_id FROM overdue)
-        OR i.id IN (SELECT breaker_id FROM untried) OR unfired.schedule_id IS NOT NULL
+        OR i.id IN (SELECT breaker_id FROM untried) OR unfired.schedule_id IS NOT NULL OR undelivered.subscription_id IS NOT NULL
         OR i.id = ANY (%(unservable)s::uuid[])
         OR i.id IN (SELECT workflow_id FROM given_up g WHERE g.workflow_id = i.id AND g.finished_at >= e.entered))
    AND (%(type)s::text IS NULL OR i.workflow_type = %(type)s)

@@ -1,0 +1,1 @@
+"""Delivers events to the endpoints of subscriptions (docs/spec/subscription.md)."""
