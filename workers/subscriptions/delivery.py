@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 BATCH = 200  # events read at once
 LEASE_SECONDS = 60.0  # renewed with each event; a call takes at most 15 s
-TURN_SECONDS = 10.0  # then others that wait for this thread get it
+TURN_SECONDS = 5.0  # then others that wait for this thread get it; a node that ends waits for so long
 LONGEST_ERROR = 500  # characters
 
 
