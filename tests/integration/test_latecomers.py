@@ -15,7 +15,7 @@ from tests.driving import drain_all
 from tests.rights import fire
 from tests.running import Stage
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database, pytest.mark.usefixtures("ann")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 BY_HAND = OverrideOrder("ann", "seen to it myself")
 STEPS = ("ends", "other ends", "comes")
