@@ -17,6 +17,7 @@ from interlock.workflows.input import names as naming
 from interlock.workflows.input.arguments import door, record
 from interlock.workflows.machines.governance.api_token import ROLES, Role
 
+MOST_PROJECTS = 1_000
 LAST_YEAR = 9_999  # of which PostgreSQL keeps no request
 
 
@@ -46,10 +47,10 @@ class TokenTerms:
         if self.role not in ROLES:
             raise BadInput(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
         if self.projects is not None:
+            if not isinstance(self.projects, tuple) or not 0 < len(self.projects) <= MOST_PROJECTS:
+                raise BadInput(f"projects must be a tuple of 1 to {MOST_PROJECTS} names, or None for all")
             for each in self.projects:
                 naming.project(each, "project")
-        if self.projects == ():
-            raise BadInput("a token is for at least one project, or for all")
         if self.expires_at is not None and self.expires_at.tzinfo is None:
             raise BadInput(f"expires_at {self.expires_at.isoformat()} has no time zone: give it a tzinfo, such as UTC")
         if self.expires_at is not None and self.expires_at.year >= LAST_YEAR:
