@@ -45,18 +45,18 @@ class TokenTerms:
     def __post_init__(self) -> None:
         naming.name("name", self.name)
         if self.role not in ROLES:
-            raise BadInput(f"role must be one of {', '.join(ROLES)}; got {self.role!r}")
+            raise BadInput(f"role must be one of {', '.join(ROLES)}")
         if self.projects is not None:
             if not isinstance(self.projects, tuple) or not 0 < len(self.projects) <= MOST_PROJECTS:
                 raise BadInput(f"projects must be a tuple of 1 to {MOST_PROJECTS} names, or None for all")
             for each in self.projects:
                 naming.project(each, "project")
-        if self.expires_at is not None and self.expires_at.tzinfo is None:
-            raise BadInput(f"expires_at {self.expires_at.isoformat()} has no time zone: give it a tzinfo, such as UTC")
-        if self.expires_at is not None and self.expires_at.year >= LAST_YEAR:
-            raise BadInput(
-                f"expires_at {self.expires_at.isoformat()} is too far away: leave it out for a token without an end"
-            )
+        if self.expires_at is None:
+            return
+        if not isinstance(self.expires_at, datetime) or self.expires_at.tzinfo is None:
+            raise BadInput("expires_at must be an instant with a time zone: give it a tzinfo, such as datetime.UTC")
+        if self.expires_at.year >= LAST_YEAR:
+            raise BadInput(f"expires_at {self.expires_at.isoformat()} is too far away: leave it out for no end")
 
     @property
     def context(self) -> dict[str, Any]:

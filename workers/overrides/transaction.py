@@ -27,7 +27,7 @@ from interlock.workers.engine.applier import Round
 from interlock.workers.overrides.scheduler_preview import ROUNDS, Follow
 from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import Transition
-from interlock.workflows.errors import Attempt, InterlockError, NotYours, Refused
+from interlock.workflows.errors import Attempt, BadInput, InterlockError, NotYours, Refused
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import record
 from interlock.workflows.output.suggestions import offered
@@ -70,6 +70,8 @@ class OverrideOrder:
     def __post_init__(self) -> None:
         names.name("by", self.by)
         names.reason("reason", self.reason)
+        if not isinstance(self.principal, Principal | None):
+            raise BadInput("principal must be what `tokens.find` returned")
 
     @property
     def right(self) -> Right:
