@@ -454,11 +454,11 @@ class Definition:
         )
         return wrong + self._misspelt(frozenset(context))
 
-    @lru_cache(maxsize=256)  # noqa: B019 - a definition lives as long as its process
+    @lru_cache(maxsize=16)  # noqa: B019 - a definition lives as long as its process; keys of callers may be long
     def _misspelt(self, keys: frozenset[str]) -> tuple[str, ...]:
         """The keys of a context that are most likely misspelt ones that it declares (MACHINE-12)."""
         absent = self.declared_keys - keys
-        own = sorted(self.undeclared(keys))[:MOST_COMPARED] if absent else []
+        own = sorted(filter(lambda key: isinstance(key, str), self.undeclared(keys)))[:MOST_COMPARED] if absent else []
         found = {each: meant(each[:MOST_COMPARED], absent, ALIKE) for each in own}
         wrong = [f"{key} is no field (did you mean {near}?)" for key, near in found.items() if near]
         return (*wrong[:MOST_NAMED], "a key of your own needs another name") if wrong else ()

@@ -18,6 +18,8 @@ from interlock.db.core import effects
 from interlock.workers.audit import backup_drills
 from interlock.workers.audit.backup_drills import LastDrill
 from interlock.workers.operations import metrics_server
+from interlock.workers.overrides.brakes import put_brake
+from interlock.workers.overrides.subscriptions import WantedEvents, subscribe
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.relay.destinations import Counters, destinations
@@ -32,6 +34,7 @@ from tests.driving import applied, drain_all, swept
 from tests.promtool import fired, needs_promtool, rules_of
 from tests.running import Stage
 from tests.scheduling import born
+from tests.tampering import unprotected
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann"), needs_promtool]
 RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
@@ -290,6 +293,33 @@ def many_refusals(stage: Stage) -> None:
     drain_all(stage.runtime)
 
 
+def brake_on(stage: Stage) -> None:
+    put_brake(stage.runtime, "actor", "agent-7", OverrideOrder("ann", "it runs wild"), project=stage.project)
+
+
+def subscription(stage: Stage) -> UUID:
+    wanted, order = WantedEvents(), OverrideOrder("ann", "release notes")
+    made = subscribe(
+        stage.runtime, "chat", "https://a.example/", order, secrets=["file:own"], wanted=wanted, project=stage.project
+    )
+    return UUID(str(made["id"]))
+
+
+def endpoint_fails(stage: Stage) -> None:
+    since = "UPDATE subscriptions SET attempts = 3, failed_at = now() - interval '2 minutes' WHERE subscription_id = %s"
+    stage.dba.execute(since, (subscription(stage),))
+
+
+def nobody_delivers(stage: Stage) -> None:
+    subscription(stage)
+    stage.client.create("story", "S-1", project=stage.project)
+    stage.client.fire("S-1", "block", by="bob")
+    drain_all(stage.runtime)
+    stage.dba.execute("UPDATE subscriptions SET next_at = next_at - interval '2 minutes'")
+    with unprotected(stage.dba, "workflow_transitions"):
+        stage.dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '3 minutes'")
+
+
 PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     # alert: what provokes it, and which others that rightly fires too
     "InterlockHighFailureRate": (failures, set()),
@@ -317,6 +347,9 @@ PROVOKED: dict[str, tuple[Callable[[Stage], None], set[str]]] = {
     "InterlockSchedulesLate": (schedule_late, set()),
     "InterlockSchedulesFailing": (schedule_failing, set()),
     "InterlockManyRefusals": (many_refusals, set()),
+    "InterlockBrakesOn": (brake_on, set()),
+    "InterlockSubscriptionsFailing": (endpoint_fails, set()),
+    "InterlockSubscriptionsIdle": (nobody_delivers, {"InterlockRelayLags"}),  # the event is an old one
 }
 ELSEWHERE = {"InterlockDown"}
 

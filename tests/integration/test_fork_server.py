@@ -108,7 +108,7 @@ def test_a_terminal_gets_colours_and_its_own_width(served: Served) -> None:
     screens = []
     for way in ((str(INTERLOCK),), ITSELF):
         leader, follower = pty.openpty()
-        termios.tcsetwinsize(follower, (30, 77))
+        termios.tcsetwinsize(follower, (30, 120))
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), follower)
         command = [*way, "definitions", "list"]
         env = {name: value for name, value in served.env.items() if name not in {"COLUMNS", "LINES"}}
@@ -124,7 +124,7 @@ def test_a_terminal_gets_colours_and_its_own_width(served: Served) -> None:
         screens.append(written.decode())
     assert screens[0] == screens[1]
     assert "\x1b[1m" in screens[0]
-    assert max(map(len, COLOUR.sub("", screens[0]).split("\r\n"))) == 77
+    assert max(map(len, COLOUR.sub("", screens[0]).split("\r\n"))) == 120
 
 
 ELSEWHERE: dict[str, dict[str, Any]] = {

@@ -120,9 +120,12 @@ def test_a_worker_that_was_suspended_anew_is_not_resumed(runtime: Runtime, clien
     assert state(client, worker) == "suspended"
 
 
-def test_a_worker_that_became_ready_meanwhile_is_not_shut_down(runtime: Runtime, client: Client, project: str) -> None:
+def test_a_worker_that_became_ready_meanwhile_is_not_shut_down(
+    runtime: Runtime, client: Client, project: str, dba: Dba
+) -> None:
     born = client.create("uet_worker", "U", project=project, context=OF_SECRET)["id"]
-    offer = found(runtime, born, everything=True).command
+    age(dba, born, 1e6)
+    offer = found(runtime, born).command
     client.fire(born, "initialization_complete", by="U", proof=f"secret:{SECRET}")
     drain_all(runtime)
     refused(runtime, offer)

@@ -322,7 +322,7 @@ def test_a_dead_one_is_not_tried_again_once_its_failure_was_told(own: Client, an
         retry_effect(own.runtime, again, OverrideOrder("ann", "the host is back"))
     with transaction(own.runtime.database) as connection:
         assert rows.dead(connection, limit=10) == rows.redrive(connection) == []
-    assert "effects" not in [each.check for each in check_backlog(own.runtime)]
+    assert not [each for each in check_backlog(own.runtime) if each.check == "effects" and "dead" in each.message]
     assert metrics.read(own.runtime)["interlock_effects", ("dead",)] == 0
     assert effect_of(own, release)["status"] == "dead"
 

@@ -222,7 +222,7 @@ def test_dead_requests_are_redriven(
     runtime = make_runtime(max_attempts=1)
     story = with_a_dead_request(runtime, project, monkeypatch)
     here = terminal(runtime)
-    assert "1 dead requests" in type_in(here, "dead-requests", "Check")
+    assert "1 dead request" in type_in(here, "dead-requests", "Check")
     type_in(here, "dead-requests", "Cure")
     drain_all(runtime)
     assert state(Client(runtime), story) == "blocked"

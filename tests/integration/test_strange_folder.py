@@ -92,7 +92,7 @@ def test_no_code_of_the_current_folder_runs_in_any_part_or_command(home: Path, f
     subprocess.run([sys.executable, "-c", "import psutil, celery"], cwd=folder.path, check=True)
     assert sorted(folder.said()) == ["celery", "psutil"], "the traps work"
     folder.fired.unlink()
-    assert len(status.status(Settings(home=home)).parts) == 12
+    assert len(status.status(Settings(home=home)).parts) == 14
     for words in (("migrate",), ("status",), ("runs",), ("audit", "verify"), ("metrics", "show")):
         folder.run(home, *words)
     folder.run(home, "doctor", code=None)

@@ -20,7 +20,7 @@ from interlock.workers.engine import worker_secrets
 from interlock.workers.engine.trigger_request import check_spent, checked
 from interlock.workers.pool import agent_log, claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
-from interlock.workers.pool.output_files import path_of
+from interlock.workers.pool.output_files import LOG_FILE, path_of
 from interlock.workers.pool.registration import Registration, WorkerDescription
 from interlock.workers.runtime import Runtime
 from interlock.workers.runtime import runtime as process_runtime
@@ -261,6 +261,8 @@ class Agent:
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
         if "result" in shown:
             raise BadInput("output.result: the result is given beside the output: finish(token, result=…)")
+        if LOG_FILE in shown:
+            raise BadInput(f"output.{LOG_FILE}: this is the digest of what log(token, …) kept: choose another name")
         if spent is not None:
             shown = {**shown, "spent": dict(spent)}
         check_spent(shown)

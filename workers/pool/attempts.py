@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from interlock.db.core import history, instances
 from interlock.db.core.history import EventRow
-from interlock.workers.pool.output_files import Kept, from_metadata
+from interlock.workers.pool.output_files import LOG_FILE, Kept, from_metadata
 
 STREAMS = ("stdout", "stderr")
 
@@ -30,6 +30,7 @@ class TaskAttempt:
         exit_code: of the command, if its worker reported one.
         error: why it failed, if it did.
         kept: its output's length and digest; None: its worker reported none.
+        logged: of an agent, those of what it said while it worked; None: it said nothing.
         result: as the event has it: `{"result": …}`, or nothing.
         reported: what an agent reported as its output: the texts `stdout` and `stderr`, or the ends of them.
     """
@@ -44,6 +45,7 @@ class TaskAttempt:
     exit_code: int | None = None
     error: str | None = None
     kept: Kept | None = None
+    logged: Kept | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ def _attempt(number: int, start: EventRow, events: Sequence[EventRow], hosts: Ma
         exit_code=said.get("exit_code"),
         error=said.get("error") or said.get("reason"),
         kept=from_metadata(said.get("output")),
+        logged=from_metadata(said.get(LOG_FILE)),
         result={"result": said["result"]} if "result" in said else {},
         reported={name: said[name] for name in STREAMS if isinstance(said.get(name), str) and said[name]},
     )

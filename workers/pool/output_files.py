@@ -22,6 +22,7 @@ SWEPT = ".swept"  # its time is that of the last sweep
 SWEEP_SECONDS = 3600.0
 DAY_SECONDS = 86_400.0
 CHUNK_BYTES = 1 << 16
+LOG_FILE = "log_file"  # the digest of an agent's log, in the event that ends its attempt
 
 
 @dataclass(frozen=True, slots=True)

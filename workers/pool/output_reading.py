@@ -65,7 +65,9 @@ class OutputReading:
             OSError: the file is there and cannot be read.
         """
         attempt = self.attempt
-        if self._kind == "patch" or (self._kind == "agent" and attempt.kept is None):
+        if self._kind == "agent" and attempt.logged:
+            return self._compared(attempt.logged)
+        if self._kind in ("agent", "patch"):
             return OutputVerdict(None, self._told_by_others())
         if attempt.ended_at is None:
             return OutputVerdict(None, self._unless_read("it is running and has printed nothing yet"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.workers.effects.stored_command import tail
 from interlock.workers.execution.result import Finished
-from interlock.workers.pool.output_files import Kept, as_metadata
+from interlock.workers.pool.output_files import LOG_FILE, Kept, as_metadata
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input.names import UNKEPT
 from interlock.workflows.machines.orchestration.metadata_guards import EXPECTED_EXIT_CODES
@@ -80,7 +80,7 @@ def of_agent(
         name: tail(UNKEPT.sub("�", value)) if isinstance(value, str) else value
         for name, value in (output or {}).items()
     }
-    message = shown | {"exit_code": code} | ({"output": as_metadata(logged)} if logged else {})
+    message = shown | {"exit_code": code} | ({LOG_FILE: as_metadata(logged)} if logged else {})
     if error is None and code in context.get("expected_exit_codes", EXPECTED_EXIT_CODES):
         return Report("execution_completed", message if result is None else message | {"result": result})
     return Report("execution_failed", message | {"error": UNKEPT.sub("�", error or f"exit code {code}")[:ERROR_LIMIT]})

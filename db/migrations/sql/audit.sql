@@ -204,7 +204,10 @@ CREATE VIEW interlock.events AS
             AND r.key = interlock.workstream_of(i.workflow_type, i.definition_version, i.id, i.context)::text;
 
 -- Rows that differ from their instances' histories: whose, and how.
-CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what text) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what text) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT 'operator_grant ' || COALESCE(i.entity_id, o.name) || ' (' || COALESCE(i.id, o.grant_id) || ')',
            CASE WHEN i.id IS NULL THEN 'operators has a grant without a history: ' || o.name
                 WHEN o.grant_id IS NULL THEN 'operators has lost it'
@@ -290,5 +293,5 @@ CREATE FUNCTION interlock.rows_unlike_history() RETURNS TABLE (named text, what 
       FROM (SELECT * FROM interlock.workflow_instances
              WHERE workflow_type = 'subscription' AND current_state NOT IN ('proposed', 'removed')) i
       FULL JOIN interlock.subscriptions s ON s.subscription_id = i.id
-     WHERE i.current_state IS DISTINCT FROM s.state
-$$;
+     WHERE i.current_state IS DISTINCT FROM s.state;
+END $$;
