@@ -19,6 +19,7 @@ from interlock.workers.system import process_privacy
 from interlock.workers.system.users import Account
 
 NODE = (*PYTHON, "-m", "interlock.workers.node")
+LATE_NODE = (*PYTHON, "-m", "interlock.workers.late_node")
 # Longer than the workers' soft shutdown, which returns their messages to the queue.
 NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
@@ -117,7 +118,7 @@ def celery_parts(home: Home, settings: Settings, servers: Servers) -> list[Part]
         *triggers,
         _pool(home, base, "effects", "effects,evidence", settings.effect_processes),
         *(_pool(home, base, f"effects-{each}", each, settings.effect_processes) for each in settings.effect_queues),
-        _node(home, base, "deliveries", DELIVERIES, ("--pool", "threads", "-c", str(settings.delivery_threads))),
+        _deliveries(home, base, settings),
         _pool(home, base, "gates", "gates", settings.gate_processes),
         _work(home, base, settings),
         _beat(home, base),
@@ -151,6 +152,12 @@ def _node(home: Home, base: dict[str, str], name: str, queues: str, pool: tuple[
     )
     part = _reporting(home, name, (*NODE, *worker), base)
     return replace(part, stop_seconds=NODE_STOP_SECONDS)
+
+
+def _deliveries(home: Home, base: dict[str, str], settings: Settings) -> Part:
+    threads = ("--pool", "threads", "-c", str(settings.delivery_threads))
+    node = _node(home, base, "deliveries", DELIVERIES, threads)
+    return replace(node, command=(*LATE_NODE, *node.command[len(NODE) :]))
 
 
 def _work(home: Home, base: dict[str, str], settings: Settings) -> Part:
