@@ -20,6 +20,7 @@ from interlock.db.operations.handovers import Choice
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.overrides.budgets import Budgeted
 from interlock.workers.overrides.limits import LimitedName
 from interlock.workers.overrides.subscriptions import WantedEvents
 from interlock.workers.overrides.tokens import TokenTerms
@@ -103,9 +104,13 @@ class Scene:
         handing = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
         handing |= {"choice": Choice("story", "1.0.0", project, [story])}
         subscription = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
+        budgeted = {"runtime": runtime, "order": OverrideOrder("ann", "why")}
+        budgeted |= {"whose": Budgeted("actor", self.name, project), "resource": "triggers"}
+        braked = {"runtime": runtime, "name": self.name, "order": OverrideOrder("ann", "why"), "project": project}
         limited = {"runtime": runtime, "counted": LimitedName("key", self.name), "order": OverrideOrder("ann", "why")}
         birth = {"self": self.client, "type_": "story", "project": project, "context": {"a": 1}, "by": "ann"}
         breaker = {"runtime": runtime, "project": project, "tool_id": "make"}
+        following = {"self": self.client, "cursor": "0", "project": None, "every_project": False, "types": ["story"]}
         moves = ("pause", "complete", "terminate")
         fire = {"trigger": "block", "by": "ann", "request_id": "", "data": {"a": 1}}
         return {
@@ -121,12 +126,8 @@ class Scene:
             "Operations.show": lambda: {"self": self.client, "ref": story},
             "Operations.history": lambda: {"self": self.client, "ref": story, "after_seq": 0},
             "Operations.verify": lambda: {"self": self.client, "ref": story},
-            **dict.fromkeys(
-                ("Client.events", "Operations._reader"),
-                lambda: {
-                    "self": self.client, "cursor": "0", "project": None, "every_project": False, "types": ["story"],
-                },
-            ),
+            "Client.events": lambda: following | {"quiet_seconds": 0.1},
+            "Operations._reader": lambda: following,
             "shut_down": lambda: {
                 "runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False, "secret": "",
             },
@@ -173,6 +174,10 @@ class Scene:
             "narrow": lambda: narrowing | {"to": ["operator"], "project": self.name},
             **dict.fromkeys(("freeze", "thaw"), lambda: to_part | {"phase": "nobody", "project": self.name}),
             "set_limit": lambda: limited | {"at_once_most": 3, "starts": 5, "per_seconds": 60.0},
+            "set_budget": lambda: budgeted | {"most": 100.0, "per_seconds": 60.0},
+            "remove_budget": lambda: budgeted | {"whose": Budgeted("actor", "nobody")},
+            "put_brake": lambda: braked | {"kind": "actor"},
+            "release_brake": lambda: braked,
             "remove_limit": lambda: limited | {"counted": LimitedName("key", "nobody")},
             "subscribe": lambda: subscription
             | {"name": self.name, "url": "https://a.example/", "secrets": ["file:own"], "wanted": WantedEvents()},
@@ -244,6 +249,7 @@ class Scene:
                 "cls": Agent, "name": "bystander", "secret": self.agent.secret, "runtime": runtime,
             },
             "Agent.holds": lambda: {"self": self.agent, "token": 1},
+            "Agent.log": lambda: {"self": self.agent, "token": 1, "text": "said"},
             "Agent.finish": lambda: {
                 "self": self.agent, "token": 1, "exit_code": 0, "error": None, "output": {"a": 1},
             },
@@ -270,7 +276,7 @@ def called(door: Callable[..., Any], given: Given) -> Any:
     """Call a door; if it returns a context manager, generator or agent, begin that as well."""
     answer = door(**given)
     if inspect.isgenerator(answer):
-        return next(answer)
+        return next(answer, None)
     if hasattr(answer, "__enter__") and not isinstance(answer, Agent | Client):
         with answer:
             return None

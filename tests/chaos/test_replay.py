@@ -96,6 +96,7 @@ WRITTEN_BY_BEAT = [
     "anchor_heads",
     "verifications",
     "stuck_entities",
+    "partition_watch",
 ]
 
 
