@@ -29,7 +29,6 @@ class ApiDoor:
         """Send one request; see `httpx2.AsyncClient.request`."""
         waits = float((said.get("params") or {}).get("wait") or 0.0)
         headers = {"Authorization": f"Bearer {token}"}
-        said["params"] = {name: value for name, value in (said.get("params") or {}).items() if value is not None}
         return await self._client.request(method, path, headers=headers, timeout=SLACK_SECONDS + waits, **said)
 
 

@@ -1,6 +1,7 @@
 """The tools: what an agent can do, each one call of the HTTP API."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -25,8 +26,7 @@ Held = Annotated[int, Field(description="`token` of a claim, as claim_task retur
 def add_tools(server: MCPServer[Any], door: ApiDoor) -> None:
     """Add every tool to a server that calls the API by `door`."""
 
-    async def call(ctx: Ctx, method: str, path: str, **said: Any) -> CallToolResult:
-        return answered(await door.ask(token_of(ctx, door), method, path, **said))
+    call = partial(_called, door)
 
     @server.tool(annotations=READS)
     async def find_instances(
@@ -121,6 +121,7 @@ def add_tools(server: MCPServer[Any], door: ApiDoor) -> None:
 
 def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
     """The tools of an agent that takes tasks of plans."""
+    call = partial(_called, door)
 
     @server.tool(name=CLAIM, annotations=WRITES)
     async def claim_task(
@@ -146,7 +147,7 @@ def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
     ) -> CallToolResult:
         """Say that you are alive, and ask which of your claims still hold. Stop working on the others."""
         asked = given(project=project, token=tokens)
-        return answered(await door.ask(token_of(ctx, door), "POST", "/api/agent/heartbeat", params=asked))
+        return await call(ctx, "POST", "/api/agent/heartbeat", params=asked)
 
     @server.tool(annotations=WRITES)
     async def log(
@@ -158,7 +159,7 @@ def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
     ) -> CallToolResult:
         """Say what you do on a claimed task: operators follow it live. Counts as a heartbeat."""
         said, asked = {"token": token, "text": text}, given(project=project)
-        return answered(await door.ask(token_of(ctx, door), "POST", "/api/agent/log", json=said, params=asked))
+        return await call(ctx, "POST", "/api/agent/log", json=said, params=asked)
 
     @server.tool(annotations=WRITES)
     async def finish_task(
@@ -174,12 +175,17 @@ def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
         """Hand in a claimed task: completed, or failed with an error. Repeating it is harmless."""
         said = given(token=token, exit_code=exit_code, error=error, output=output, result=result)
         asked = given(project=project)
-        return answered(await door.ask(token_of(ctx, door), "POST", "/api/agent/finish", json=said, params=asked))
+        return await call(ctx, "POST", "/api/agent/finish", json=said, params=asked)
 
     @server.tool(annotations=WRITES)
     async def leave(ctx: Ctx, project: Project = None) -> CallToolResult:
         """Stop taking tasks. What you hold is given back to others."""
-        return answered(await door.ask(token_of(ctx, door), "DELETE", "/api/agent", params=given(project=project)))
+        return await call(ctx, "DELETE", "/api/agent", params=given(project=project))
+
+
+async def _called(door: ApiDoor, ctx: Ctx, method: str, path: str, **said: Any) -> CallToolResult:
+    """What a tool returns that is one call of the API."""
+    return answered(await door.ask(token_of(ctx, door), method, path, **said))
 
 
 async def claimed(

@@ -159,10 +159,9 @@ def is_held(connection: Connection, token: int) -> bool:
 
 def is_reported(connection: Connection, worker_id: UUID, token: int) -> bool:
     """Whether a report by this worker under this token was accepted before, so that repeating it is harmless."""
-    query = select(task_claims.c.claim_id).where(task_claims.c.token == token, task_claims.c.worker_id == worker_id)
-    if (claim_id := connection.execute(query).scalar()) is None:
+    if (found := own(connection, worker_id, token)) is None:
         return False
-    request_id = claim_triggers.report_id(claim_id)
+    request_id = claim_triggers.report_id(found.claim_id)
     return request_id in requests.by_ids(connection, [request_id])
 
 
