@@ -326,6 +326,7 @@ BEGIN
 END $$;
 
 -- A brake is released: what it used up is forgiven, and what it held goes on in the order accepted, or is held by another that is on.
+-- Not now(): what was accepted while this transaction waited for the budgets is due, too.
 CREATE FUNCTION interlock.moved_brake(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     gone interlock.brakes;
@@ -346,7 +347,7 @@ BEGIN
          WHERE r.held_by = gone.brake_id AND r.status = 'waiting'
     )
     UPDATE interlock.trigger_requests r
-       SET status = CASE WHEN (h.by_another).brake_id IS NOT NULL THEN 'waiting' WHEN r.not_before > now() THEN 'scheduled' ELSE 'pending' END,
+       SET status = CASE WHEN (h.by_another).brake_id IS NOT NULL THEN 'waiting' WHEN r.not_before > clock_timestamp() THEN 'scheduled' ELSE 'pending' END,
            held_by = COALESCE((h.by_another).brake_id, r.held_by),
            result = CASE WHEN (h.by_another).brake_id IS NOT NULL THEN interlock.says_held(h.by_another) END
       FROM held h WHERE r.seq = h.seq;

@@ -88,8 +88,9 @@ BEGIN
            SET status = 'scheduled', result = NULL,
                not_before = CASE r.origin WHEN 'timer' THEN GREATEST(now(), now() + (r.not_before - since)) ELSE r.not_before END
          WHERE r.workflow_id = its AND r.status = 'waiting' AND r.result->>'handover' = new.workflow_id::text;
+        -- Not now(): what was accepted while this transaction waited is due, too.
         UPDATE interlock.trigger_requests r SET status = 'pending'
-         WHERE r.workflow_id = its AND r.status = 'scheduled' AND r.not_before <= now();
+         WHERE r.workflow_id = its AND r.status = 'scheduled' AND r.not_before <= clock_timestamp();
         UPDATE interlock.effects e SET status = 'pending', finished_at = NULL, result = NULL, not_before = GREATEST(now(), e.not_before)
          WHERE e.workflow_id = its AND e.status = 'cancelled' AND e.result->>'handover' = new.workflow_id::text;
     ELSE
