@@ -77,6 +77,11 @@ def received(world: Webhook) -> list[CloudEvent]:
     return events
 
 
+def firsts(world: Webhook) -> list[str]:
+    """The events that an endpoint took, in the order in which each came first."""
+    return list(dict.fromkeys(str(each.get_id()) for each in received(world)))
+
+
 def entities(world: Webhook) -> list[str]:
     """The instances whose events a receiver got, in this order."""
     return [str(event.get_subject()).partition("/")[2] for event in received(world)]

@@ -9,16 +9,11 @@ from interlock.workers.overrides.subscriptions import WantedEvents, subscribe
 from tests.chaos.installation import BACK_SECONDS, Installation
 from tests.chaos.traffic import Traffic
 from tests.rights import operate
-from tests.subscribing import ORDER, data, endpoint, from_then_on, received
+from tests.subscribing import ORDER, data, endpoint, firsts, from_then_on
 from tests.waiting import eventually
-from tests.webhooks import Webhook, webhook
+from tests.webhooks import webhook
 
 WANTED = WantedEvents(types=["story", "pr_review", "ticket"], every_project=True)
-
-
-def firsts(world: Webhook) -> list[str]:
-    """The events that an endpoint took, in the order in which each came first."""
-    return list(dict.fromkeys(str(each.get_id()) for each in received(world)))
 
 
 def test_each_event_is_delivered_in_order_whatever_is_killed_and_a_reader_misses_none(

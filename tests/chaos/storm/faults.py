@@ -13,7 +13,7 @@ import psutil
 from interlock.supervisor.processes import status
 from tests.chaos.installation import Installation
 
-NODES = ("triggers1", "triggers2", "effects", "gates", "work1", "beat")
+NODES = ("triggers1", "triggers2", "effects", "gates", "work1", "deliveries", "beat")
 POOLS = ("work1", "work1", "gates", "effects")
 STOPPED_ROUNDS = (1, 4)  # a stopped process goes on after so many further faults
 

@@ -19,6 +19,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task
+from interlock.workers.overrides.subscriptions import WantedEvents, subscribe
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.registration import CREW
 from interlock.workflows.errors import Refused
@@ -28,8 +29,12 @@ from tests.chaos.storm.faults import Faults
 from tests.chaos.storm.offers import ANOTHER, HEALER, Healer, Offer
 from tests.chaos.storm.plans import make_repository, random_plan
 from tests.rights import operate
+from tests.subscribing import endpoint, firsts, from_then_on
+from tests.waiting import eventually
+from tests.webhooks import Webhook, webhook
 
 PASSER_BY = "passer-by"
+TOLD = ["run", "workstream", "task"]  # what a subscriber wants to know of
 ROUND_SECONDS = 2.0
 SETTLE_SECONDS = 240.0
 OPEN = """
@@ -81,13 +86,18 @@ class Storm:
     def rage(self, seconds: float) -> list[str]:
         """Storm for so long, let everything end, and judge; returns what is wrong, one sentence each."""
         make_repository(self.directory / "repository")
-        with self.installation.client() as client:
+        with self.installation.client() as client, webhook() as world:
             operate(client.runtime, HEALER, ANOTHER, PASSER_BY)
+            order, wanted = OverrideOrder(HEALER, "the storm"), WantedEvents(types=TOLD, every_project=True)
+            subscribe(client.runtime, f"storm-{self.seed}", endpoint(world), order, secrets=["file:own"], wanted=wanted)
+            return self._raged(seconds, world)
+
+    def _raged(self, seconds: float, world: Webhook) -> list[str]:
         try:
             with self._meanwhile(self._strike), self._meanwhile(self._traffic):
                 self._heal(lambda: False, seconds)
             self._heal(self._all_ended, SETTLE_SECONDS)
-            return [*self.healer.faults, *self._wrong()]
+            return [*self.healer.faults, *self._wrong(), *self._untold(world)]
         finally:
             self.healer.end()
 
@@ -193,6 +203,15 @@ class Storm:
                 yield f"audit verify: {verdict.problems[:5]}"
             with transaction(client.runtime.database) as connection:
                 yield from (f"contradiction: {dict(each)}" for each in invariants.broken(connection, limit=20))
+
+    def _untold(self, world: Webhook) -> Iterator[str]:
+        with self.installation.client() as client:
+            expected = from_then_on(client.runtime, f"storm-{self.seed}", *TOLD)
+
+        try:
+            eventually(lambda: firsts(world)[: len(expected)] == expected, timeout=SETTLE_SECONDS, every=1.0)
+        except AssertionError:
+            yield f"the subscriber was told of {len(firsts(world))} events of {len(expected)}, or in another order"
 
     def _dead_ends(self, waits: dict[str, Offer]) -> Iterator[str]:
         with self.installation.client() as client:
