@@ -19,11 +19,13 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import BinaryIO
 
 from interlock.supervisor.environment import DIRECTORY, UMASK
 from interlock.supervisor.processes.importing import without_collections
-from interlock.workers.settings import settings
+from interlock.workers.settings import Settings, settings
 from interlock.workers.system.process_tree import name_process
 
 # Modules that worker nodes, beat, Flower and the others import anyway.
@@ -40,6 +42,7 @@ SHARED = (
     "celery.apps.worker",
     "celery.concurrency.prefork",
     "celery.concurrency.solo",
+    "celery.events",
     "celery.fixups.django",
     "celery.worker.autoscale",
     "celery.worker.consumer.delayed_delivery",
@@ -49,6 +52,8 @@ SHARED = (
     "psycopg",
     "psycopg_binary",
     "sqlalchemy.dialects.postgresql.psycopg",
+    "interlock.workers.audit.backup_drills",
+    "interlock.workers.audit.kept_backups",
     "interlock.workers.broker.beat_scheduler",
     "interlock.workers.broker.event_batching",
     "interlock.workers.broker.pubsub",
@@ -64,7 +69,7 @@ _prepared: dict[str, str] = {}  # the environment whose settings this process's 
 
 
 def preload(environment: Mapping[str, str]) -> None:
-    """Do what the parts would do each: import the shared modules, read their settings, make their Celery app.
+    """Do what the parts would do each: import the shared modules, read their settings, make their app, and so on.
 
     All of it is frozen for the garbage collector, whose writes would copy its memory.
 
@@ -81,10 +86,26 @@ def preload(environment: Mapping[str, str]) -> None:
         with without_collections():
             for name in SHARED:
                 import_module(name)
+            _compose(settings())
     finally:
         _replace_environment(own)
     _prepared.update(environment)
     gc.set_threshold(700)  # Python's own: the command line, which ends soon, collects less often
+
+
+def _compose(chosen: Settings) -> None:
+    """Make once what each part makes for itself, so that what this computes and caches is there before the forks.
+
+    A module of a user may start threads, so definitions are left to the parts if there are such modules.
+    """
+    from interlock.workers.main import app  # noqa: PLC0415 - a shared module
+    from interlock.workers.runtime import Runtime  # noqa: PLC0415 - likewise
+    from interlock.workflows.catalogue import ENTRY_POINTS  # noqa: PLC0415 - likewise
+
+    made, own = Runtime(chosen), chosen.definitions or entry_points(group=ENTRY_POINTS)
+    attrgetter("database" if own else "catalogue", "database")(made)  # all are made on first use
+    attrgetter("amqp.queues", "control", "events")(app)
+    made.close()
 
 
 def _replace_environment(environment: Mapping[str, str]) -> None:

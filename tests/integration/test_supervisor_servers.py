@@ -356,4 +356,6 @@ def test_nodes_with_a_pool_put_back_what_they_hold_and_the_others_end_their_task
         "effects": ["Cold"],
         "work1": ["Cold"],
     }
-    assert "RuntimeWarning" not in "".join(ended.values())
+    said = "".join(ended.values())
+    assert "RuntimeWarning" not in said
+    assert '"level": "error"' not in said, "a node without a pool starts as cleanly as one with"

@@ -182,7 +182,8 @@ def _close_node(**_: object) -> None:
 
 def _join(**_: object) -> None:
     chosen, lookout = runtime(), here.lookout
-    assert lookout is not None  # made as its node was set up
+    if lookout is None:  # the node has no pool, and says so before it is set up: nobody replaces its process alone
+        return
     if lookout.complete:
         lookout.forget()
     if here.node is None:
