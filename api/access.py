@@ -5,10 +5,10 @@ for it (HTTP-4).
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -21,10 +21,11 @@ from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
 from interlock.db.core import instances
-from interlock.workers.access.tokens import Principal, find
+from interlock.workers.access.tokens import Principal, find, is_in_force
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
+from interlock.workers.client.receipts import Receipt
 from interlock.workflows.errors import Archived, BadInput, NotYours, UnknownInstance
 from interlock.workflows.input import names
 
@@ -68,6 +69,22 @@ class Caller:
     access: Access
     principal: Principal
 
+    async def still(self) -> None:
+        """For who has waited: raise `HTTPException` (401) if the token gives no right any more (TOKEN-5)."""
+        if not await inside(is_in_force, self.access.runtime, self.principal):
+            raise HTTPException(401, headers=CHALLENGE)
+
+    async def outcomes(self, receipts: Sequence[Receipt], seconds: float) -> list[Receipt]:
+        """Wait for what becomes of accepted triggers, as `Waiters.outcomes` does.
+
+        Raises:
+            HTTPException: 401, the token was revoked or expired meanwhile.
+        """
+        found = await self.access.waiting.outcomes(receipts, seconds)
+        if seconds:
+            await self.still()
+        return found
+
     def projects(self, named: str | None) -> frozenset[str] | None:
         """The projects that a list is of: the named one, or all that the token covers; None: all.
 
@@ -108,6 +125,11 @@ class Caller:
         if write and not self.principal.may_write(project):
             raise NotYours("The token is read-only. Who may: a token with the role agent, operator or admin.")
         return self.access.client(self.principal, project)
+
+    def visible(self, linked: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Of rows with an instance's `id`, those of the token's projects; for use in a greenlet only."""
+        found = self.access.projects_of({each["id"] for each in linked})
+        return [each for each in linked if self.principal.may_read(found[each["id"]])]
 
     def require_within(self, project: str, ids: Collection[UUID]) -> None:
         """Raise `UnknownInstance` unless all these instances are of a project; for use in a greenlet only."""

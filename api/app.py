@@ -52,5 +52,5 @@ def create_app(runtime: AsyncRuntime, groups: Sequence[RouteGroup] = GROUPS) -> 
     problems.install(app)
     for group in groups:
         include(app, group)
-    app.mount(mount.PATH, McpMount(app, app.state.access))
+    app.mount(mount.PATH, McpMount(app))
     return app

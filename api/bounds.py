@@ -73,6 +73,9 @@ class Bounds:
 async def _body(scope: Scope, receive: Receive) -> bytes:
     """All of a request's body. Raises `OutOfBounds` if it is too large or comes too slowly."""
     limit = OutOfBounds(problems.TOO_LARGE, f"A request has at most {BODY_BYTES:,} bytes.")
+    names = {name for name, _ in scope["headers"]}
+    if {b"content-length", b"transfer-encoding"} <= names:  # each says another end (RFC 9112, 6.1)
+        raise OutOfBounds(problems.UNREADABLE, "Give Content-Length or Transfer-Encoding, not both.")
     announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not announced.isdigit() or int(announced) > BODY_BYTES:
         raise limit

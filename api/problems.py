@@ -69,6 +69,7 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
     ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
 }
+REUSED = "That request_id was used with another body. Use a new one, or the same body."  # by whom is not said (HTTP-4)
 OF_STATUS = {
     each.status: each
     for each in (
@@ -76,6 +77,12 @@ OF_STATUS = {
         TOO_MANY, UNAVAILABLE,
     )
 }  # fmt: skip
+OF_HTTP = {  # what to do about what no route has answered
+    400: "The body must be JSON in UTF-8, with numbers that a double can hold.",
+    404: "There is no such route: /api/openapi.json lists them.",
+    405: "`Allow` says the methods of this route.",
+}
+MOST_WRONG, LONGEST_PLACE = 20, 200  # wrong values that an answer names; characters of where each is
 EVERYWHERE = (400, 401, 403, 404, 408, 413, 421, 422, 429, 503)
 
 
@@ -133,7 +140,8 @@ async def _told(request: Request, error: Exception) -> JsonAnswer:
         return await _broken(request, error)
     more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
     headers = {"Retry-After": str(ceil(error.seconds))} if isinstance(error, TooManyRequests) else None
-    return answer(kind, str(error), headers=headers, **more)
+    detail = REUSED if isinstance(error, errors.RequestConflict) else str(error)
+    return answer(kind, detail, headers=headers, **more)
 
 
 async def _of_database(request: Request, error: Exception) -> JsonAnswer:
@@ -144,17 +152,20 @@ async def _of_database(request: Request, error: Exception) -> JsonAnswer:
     return answer(UNAVAILABLE, "Nothing was done, or it is not known: repeat it unchanged.", headers=headers)
 
 
-async def _invalid(_request: Request, error: Exception) -> JsonAnswer:
+async def _invalid(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, RequestValidationError)
-    wrong = [{"at": ".".join(map(str, each["loc"])), "message": each["msg"]} for each in error.errors()]
-    kind = UNREADABLE if any(each["type"] == "json_invalid" for each in error.errors()) else INVALID
+    found = error.errors()[:MOST_WRONG]
+    if found[0]["loc"] == ("body",) and "json" not in request.headers.get("content-type", "json"):
+        return answer(INVALID, "The body is taken as JSON only with the header `Content-Type: application/json`.")
+    wrong = [{"at": ".".join(map(str, each["loc"]))[:LONGEST_PLACE], "message": each["msg"]} for each in found]
+    kind = UNREADABLE if any(each["type"] == "json_invalid" for each in found) else INVALID
     return answer(kind, "; ".join(f"{each['at']}: {each['message']}" for each in wrong), errors=wrong)
 
 
 async def _of_http(_request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, HTTPException)
     kind = OF_STATUS.get(error.status_code) or ProblemKind(error.status_code, "http", str(error.detail))
-    return answer(kind, headers=error.headers)
+    return answer(kind, OF_HTTP.get(error.status_code), headers=error.headers)
 
 
 async def _broken(_request: Request, error: Exception) -> JsonAnswer:

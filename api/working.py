@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from fastapi import Depends
+from fastapi import Depends, Request
 
 from interlock.api.access import Called, Caller, Credentials
 from interlock.api.inside import inside
@@ -27,11 +27,13 @@ class AgentCaller:
         caller: the sender.
         project: whose tasks it takes.
         secret: its worker's.
+        request: the one that is answered.
     """
 
     caller: Caller
     project: str
     secret: str
+    request: Request
 
     def register(self, description: AgentDescription) -> bool:
         """Register; for use in a greenlet only. Returns whether it was not registered yet."""
@@ -54,19 +56,23 @@ class AgentCaller:
 
     async def claim(self, seconds: float) -> Claim | None:
         """Claim the next task that fits; wait for one for so many seconds at most."""
+        await self.request.body()  # what comes after it is the disconnection
         loop = asyncio.get_running_loop()
         until, queued = loop.time() + seconds, self.caller.access.queued
         seen = await queued.changed(set(), 0.0)
         while (claimed := await self.do(Agent.claim)) is None and (left := until - loop.time()) > 0:
             seen = await queued.changed(seen, min(left, AGAIN_SECONDS))
+            await self.caller.still()
+            if await self.request.is_disconnected():
+                return None  # or nobody would know of the claim
         return claimed
 
 
-def agent(caller: Called, given: Credentials, project: Project = None) -> AgentCaller:
+def agent(request: Request, caller: Called, given: Credentials, project: Project = None) -> AgentCaller:
     """The sender of a request, as an agent."""
     named = caller.project(project)
     assert given is not None  # or there were no caller
-    return AgentCaller(caller, named, token_agents.secret_of(given.credentials, named))
+    return AgentCaller(caller, named, token_agents.secret_of(given.credentials, named), request)
 
 
 AgentCalled = Annotated[AgentCaller, Depends(agent)]

@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from interlock.api.mcp.door import ApiDoor
+from fastapi.security.utils import get_authorization_scheme_param
 
-SCHEME = "Bearer "
+from interlock.api.mcp.door import ApiDoor
 
 
 def presented(header: str | None) -> str:
     """The token of an Authorization header; "" if it has none."""
-    return header.removeprefix(SCHEME) if header and header.startswith(SCHEME) else ""
+    scheme, credentials = get_authorization_scheme_param(header)
+    return credentials if scheme.lower() == "bearer" else ""
 
 
 def token_of(ctx: Any, door: ApiDoor) -> str:

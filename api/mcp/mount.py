@@ -4,15 +4,13 @@ import asyncio
 
 from httpx2 import ASGITransport, AsyncClient
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from interlock.api import problems
-from interlock.api.access import CHALLENGE, Access
-from interlock.api.inside import inside
-from interlock.api.mcp.bearer import presented
+from interlock.api.access import bearer, caller
 from interlock.api.mcp.door import ApiDoor
 from interlock.api.mcp.server import make_server
-from interlock.workers.access.tokens import find
 
 PATH = "/mcp"
 # The API has checked the Host; and a token is no cookie, which somebody else's page could make use of.
@@ -22,8 +20,7 @@ CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False
 class McpMount:
     """The ASGI application of `/mcp`, which calls the API in the same process."""
 
-    def __init__(self, api: ASGIApp, access: Access, base_url: str = "http://127.0.0.1") -> None:
-        self._access = access
+    def __init__(self, api: ASGIApp, base_url: str = "http://127.0.0.1") -> None:
         self._door = ApiDoor(AsyncClient(transport=ASGITransport(api), base_url=base_url))
         self._server = make_server(self._door)
         self._app = self._server.streamable_http_app(
@@ -34,11 +31,10 @@ class McpMount:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None)
-        principal = await inside(find, self._access.runtime, presented(header))
-        if principal is None:
-            await problems.answer(problems.UNAUTHORIZED, headers=CHALLENGE)(scope, receive, send)
-            return
+        if scope["method"] != "POST":  # a stream would be open for ever, and nothing is ever sent on it
+            raise HTTPException(405, headers={"Allow": "POST"})
+        request = Request(scope)
+        await caller(request, await bearer(request))
         if self._running is None or self._running.done():
             self._ready.clear()
             self._running = asyncio.create_task(self._run())

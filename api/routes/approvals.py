@@ -83,5 +83,5 @@ async def decide_approval(
         request_id = one_key(vote.request_id, key)
         return client.fire(approval_id, vote.decision, by=caller.principal.name, request_id=request_id, data=data)
 
-    (outcome,) = await caller.access.waiting.outcomes([await inside(fire)], wait)
+    (outcome,) = await caller.outcomes([await inside(fire)], wait)
     return told(outcome)

@@ -96,7 +96,7 @@ async def show_instance(caller: Called, ref: str, project: Project = None) -> Js
         with caller.located(ref, project) as (client, found):
             shown = client.show(found)
             problems = client.verify(shown["id"])
-            return shown | _verdict(problems)
+            return shown | {"links": caller.visible(shown["links"])} | _verdict(problems)
 
     shown = await inside(read)
     return JsonAnswer(_only(DETAIL, shown))

@@ -17,7 +17,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
 from interlock.workers.client.receipts import Receipt, receipt
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workflows.errors import BadInput, RequestConflict, UnknownInstance
+from interlock.workflows.errors import BadInput, UnknownInstance
 
 router = APIRouter(tags=["triggers"])
 
@@ -77,7 +77,7 @@ async def fire_trigger(
             firing = order.firing(ref, caller.principal.name, one_key(order.request_id, key))
             return client.fire_many([firing])[0]
 
-    (outcome,) = await caller.access.waiting.outcomes([await inside(_undisclosed, fire)], wait)
+    (outcome,) = await caller.outcomes([await inside(fire)], wait)
     return told(outcome)
 
 
@@ -96,7 +96,7 @@ async def fire_triggers(caller: Called, orders: TriggerOrders) -> JsonAnswer:
         except UnknownInstance as unknown:
             raise UnknownInstance(f"One of the instances is not in project {client.project!r}.") from unknown
 
-    return JsonAnswer({"items": [shown(each) for each in await inside(_undisclosed, fire)]}, 202)
+    return JsonAnswer({"items": [shown(each) for each in await inside(fire)]}, 202)
 
 
 @router.get("/requests", response_model=TriggerReceipts, responses=documented())
@@ -107,14 +107,14 @@ async def wait_for_requests(
 ) -> JsonAnswer:
     """Wait until triggers are applied, refused, held or dead; those that are not in time come as they are."""
     found = await inside(_known, caller, id)
-    outcomes = await caller.access.waiting.outcomes(found, wait)
+    outcomes = await caller.outcomes(found, wait)
     return JsonAnswer({"items": [shown(each) for each in outcomes]})
 
 
 @router.get("/requests/{request_id:path}", response_model=TriggerReceipt, responses=documented())
 async def show_request(caller: Called, request_id: Text, wait: Wait = 0.0) -> JsonAnswer:
     """Show an accepted trigger, and its outcome as soon as there is one."""
-    (outcome,) = await caller.access.waiting.outcomes(await inside(_known, caller, [request_id]), wait)
+    (outcome,) = await caller.outcomes(await inside(_known, caller, [request_id]), wait)
     return JsonAnswer(shown(outcome))
 
 
@@ -127,11 +127,3 @@ def _known(caller: Caller, request_ids: list[str]) -> list[Receipt]:
     if missing := [each for each in request_ids if each not in seen]:
         raise UnknownInstance(f"There is no request {missing[0]!r} in the projects of this token.")
     return [receipt(found[each]) for each in request_ids]
-
-
-def _undisclosed(fire: Any) -> Any:
-    """Fire, and say nothing of a request that somebody else may have made with the same id."""
-    try:
-        return fire()
-    except RequestConflict:
-        raise RequestConflict("That request_id was used with another body. Use a new one, or the same body.") from None

@@ -1,17 +1,24 @@
 """Agents over HTTP: the token alone makes a caller its worker, whose claims and reports PostgreSQL judges."""
 
 import asyncio
+import threading
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from httpx import Response
 
+from interlock.api.queued import Queued
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.tokens import revoke_tokens
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import attempts
+from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.output_files import path_of
 from interlock.workers.pool.output_reading import OutputReading
+from interlock.workers.pool.token_agents import secret_of
+from interlock.workflows.errors import NotYours
 from tests.calling import Calls, bearing, token
 from tests.crewing import Site
 from tests.driving import drain_all, state
@@ -103,6 +110,76 @@ def test_whoever_waits_for_a_task_gets_it_when_it_is_queued(call: Calls, client:
     answer, (task,) = call.loop.run(both())
     assert answer.json()["task_id"] == str(task)
     assert state(client, task) == "running"
+
+
+@pytest.fixture
+def waits(call: Calls, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody has asked for a task in vain, and waits for one."""
+    waits, queued = threading.Event(), call.app.state.access.queued
+
+    async def changed(seen: set[UUID], seconds: float) -> set[UUID]:
+        if seconds:
+            waits.set()
+        return await Queued.changed(queued, seen, seconds)
+
+    monkeypatch.setattr(queued, "changed", changed)
+    return waits
+
+
+def test_a_token_that_is_revoked_while_it_waits_for_a_task_gets_none(
+    call: Calls, client: Client, site: Site, waits: threading.Event
+) -> None:
+    call("PUT", "/api/agent", json={})
+    (worker,) = workers(call)
+
+    def revoke() -> UUID:
+        assert waits.wait(20)
+        revoke_tokens(client.runtime, "agent-7", OverrideOrder("ann", "stolen"))
+        return site.queue(1, **GIVEN)[0]
+
+    async def both() -> tuple[Response, UUID]:
+        asking = call.client.request("POST", "/api/agent/claims", params={"wait": 20}, headers=bearing(call.token))
+        answer, made = await asyncio.gather(asking, asyncio.to_thread(revoke))
+        return answer, made
+
+    answer, task = call.loop.run(both())
+    assert (answer.status_code, "detail" in answer.json()) == (401, False)
+    assert state(client, task) == "queued"
+    agent = Agent.called(str(worker["id"]), secret=secret_of(call.token, "default"), runtime=client.runtime)
+    with pytest.raises(NotYours, match="is revoked"):
+        agent.claim()
+    assert state(client, task) == "queued"
+
+
+def test_whoever_is_gone_while_it_waits_for_a_task_gets_none(
+    call: Calls, client: Client, site: Site, waits: threading.Event
+) -> None:
+    call("PUT", "/api/agent", json={})
+    gone, sent = asyncio.Event(), []
+    head = {"type": "http", "method": "POST", "path": "/api/agent/claims", "query_string": b"wait=20"}
+    head["server"] = ("127.0.0.1", 8080)
+    headers = [(b"host", b"127.0.0.1"), (b"authorization", bearing(call.token)["Authorization"].encode())]
+
+    async def receive() -> dict[str, Any]:
+        if not gone.is_set():
+            gone.set()
+            return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    def queue() -> UUID:
+        assert waits.wait(20)
+        return site.queue(1, **GIVEN)[0]
+
+    async def both() -> UUID:
+        asking = call.app({**head, "headers": headers}, receive, send)
+        _, task = await asyncio.gather(asking, asyncio.to_thread(queue))
+        return task
+
+    assert state(client, call.loop.run(both())) == "queued"
+    assert sent[0]["status"] == 204
 
 
 def test_what_it_says_while_it_works_is_followed_live_and_sealed_by_its_report(

@@ -72,6 +72,24 @@ def test_what_is_no_route_is_a_problem(call: Calls) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
+def test_who_is_wrong_many_times_is_told_of_a_few(call: Calls) -> None:
+    many = {f"{'k' * 1_000}{number}": 1 for number in range(1_000)}
+    refused = call("POST", "/api/triggers", json=many)
+    assert (refused.status_code, len(refused.json()["errors"])) == (422, 20)
+    assert len(refused.content) < 20_000
+
+
+def test_a_request_with_two_lengths_is_refused(call: Calls) -> None:
+    both = {"Content-Length": "2", "Transfer-Encoding": "chunked"}
+    refused = call("POST", "/api/triggers", content=b"{}", headers=both)
+    assert (refused.status_code, refused.headers["connection"]) == (400, "close")
+
+
+def test_a_form_in_place_of_json_is_told_which_header_it_needs(call: Calls) -> None:
+    refused = call("POST", "/api/triggers", data={"instance": "S-1"})
+    assert (refused.status_code, "Content-Type: application/json" in refused.json()["detail"]) == (422, True)
+
+
 @pytest.fixture
 def few(settings: Settings, client: Client, ann: None) -> Iterator[Calls]:
     """The API with one request in a thousand seconds for each token."""

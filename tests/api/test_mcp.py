@@ -17,6 +17,7 @@ from mcp.types import CallToolResult
 from mcp_types import Request
 
 from interlock.api.mcp.tasks import IDENTIFIER, TaskAcknowledged, TaskHandle, TaskLook, TaskParams
+from interlock.api.rates import Rates
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from tests.calling import BASE, Calls, bearing, token
@@ -196,3 +197,11 @@ def test_without_a_valid_token_nothing_of_mcp_answers(call: Calls, presented: st
     answer = call("POST", "/mcp/", token=presented, json=hello)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert "detail" not in answer.json()
+
+
+def test_mcp_has_no_stream_that_is_open_for_ever_and_counts_as_requests_do(call: Calls, client: Client) -> None:
+    for method in ("GET", "DELETE"):
+        refused = call(method, "/mcp/")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    call.app.state.access.rates = Rates(0.001)
+    assert [call("POST", "/mcp/", json={}).status_code for _ in range(2)][1] == 429

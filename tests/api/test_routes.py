@@ -167,6 +167,9 @@ def test_an_approval_is_shown_to_who_may_decide_and_decided(call: Calls, client:
     assert call("GET", "/api/approvals", token=bob).json()["items"] == []
     assert len(call("GET", "/api/approvals?mine=false", token=bob).json()["items"]) == 1
     assert call("POST", f"/api/approvals/{review['id']}/decision", json={"decision": "approve"}).status_code == 404
+    client.fire(client.create("story", "S-9", project="other")["id"], "block", by="eve", request_id="eves")
+    reused = call("POST", f"/api/approvals/{held['id']}/decision", json={"decision": "approve", "request_id": "eves"})
+    assert (reused.status_code, "eve " in reused.json()["detail"]) == (422, False), "nothing is said of others"
     decided = call("POST", f"/api/approvals/{held['id']}/decision", params=SOON, json={"decision": "approve"})
     assert decided.status_code == 202
     drain_all(client.runtime)
@@ -215,6 +218,7 @@ def test_a_trigger_may_be_for_later(call: Calls, client: Client) -> None:
         ({"instance": "S-1", "trigger": "block", "proof": "machinery"}, "proof must be"),
         ({"instance": "S-1", "trigger": "block", "request_id": "interlock:x"}, "interlock:"),
         ({"instance": "S-1", "trigger": "block", "if_version": "1"}, "if_version"),
+        ({"instance": "S-1", "trigger": "block", "not_before": "9999-12-31T00:00:00Z"}, "the year 9998"),
     ],
     ids=str,
 )

@@ -20,6 +20,7 @@ from interlock.workflows.typed import OVERRIDES, WRITTEN
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
 LONGEST = timedelta(days=36_525)
+LAST_YEAR = 9998  # the trigger `request_is_sound` takes no later one
 MOST_SPENT = {"tokens": 10**15 - 1, "usd": 10**9}  # told at once; `interlock.is_spent` says the same
 HIGHEST_VERSION = 2**31 - 1  # PostgreSQL's integer
 
@@ -152,6 +153,9 @@ def _time(after: datetime | timedelta | None) -> dict[str, Any]:
     if after.tzinfo is None:
         raise BadInput(f"{after.isoformat()} has no time zone: give it a tzinfo, such as datetime.UTC")
     try:
-        return {"not_before": after.astimezone(UTC).isoformat()}
+        at = after.astimezone(UTC)
     except OverflowError as error:
         raise BadInput(f"{after.isoformat()} is beyond the largest date: {error}") from error
+    if at.year > LAST_YEAR:
+        raise BadInput(f"{after.isoformat()} is after the year {LAST_YEAR}, the last that PostgreSQL takes here")
+    return {"not_before": at.isoformat()}

@@ -6,19 +6,29 @@ CREATE FUNCTION interlock.is_secret_of(context jsonb, secret text) RETURNS boole
     RETURN COALESCE(length(secret) = 43  -- 256 bits: a shorter one could be found from its digest
                     AND encode(sha256(decode(replace(secret, '\', ''), 'escape')), 'hex') = context->>'secret_sha256', false);
 
--- Refuse whoever speaks for a worker without its secret; true otherwise.
+-- Refuse whoever speaks for a worker without its secret, or once the token gives no right any more that it was registered with
+-- (TOKEN-12); true otherwise.
 --   deed: what is done in its name beside firing triggers, as the refusal says it
 CREATE FUNCTION interlock.as_itself(worker uuid, secret text, deed text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    it record;
+    it      record;
+    lacking text;
 BEGIN
-    SELECT workflow_type, entity_id, context INTO it FROM interlock.workflow_instances WHERE id = worker;
+    SELECT workflow_type, entity_id, context, created_by, interlock.token_of(born_proof) AS token_id INTO it
+      FROM interlock.workflow_instances WHERE id = worker;
     IF NOT interlock.is_secret_of(it.context, secret) THEN
         RAISE EXCEPTION '% of % % is open to: holder', deed, it.workflow_type, it.entity_id
             USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
                   DETAIL = format('to %s as %s %s needs the secret that it got as it registered: %s', deed, it.workflow_type,
                                   it.entity_id, interlock.not_its_secret(it.context, secret)),
                   HINT = 'interlock definitions show ' || it.workflow_type;
+    END IF;
+    lacking := interlock.not_by_token(t, it.created_by) FROM interlock.api_tokens t WHERE t.token_id = it.token_id;
+    IF lacking IS NOT NULL THEN
+        RAISE EXCEPTION '% of % % is open to: holder', deed, it.workflow_type, it.entity_id
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'authority',
+                  DETAIL = format('nobody may %s as %s %s any more: %s', deed, it.workflow_type, it.entity_id, lacking),
+                  HINT = 'interlock token list';
     END IF;
     RETURN true;
 END $$;
