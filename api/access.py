@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
+from interlock.api.feed import Feed
 from interlock.api.inside import inside
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
@@ -44,6 +45,7 @@ class Access:
         self.rates = Rates(runtime.settings.api_rate)
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
+        self.feed = Feed(runtime)
         self._client = Client(runtime)
         self._projects: OrderedDict[UUID, str] = OrderedDict()
 

@@ -13,7 +13,7 @@ from email.utils import format_datetime
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
-from interlock.api.routes import agents, approvals, definitions, health, instances, schedules, triggers
+from interlock.api.routes import agents, approvals, definitions, events, health, instances, schedules, triggers
 
 PREFIX = "/api"
 
@@ -42,7 +42,7 @@ class RouteGroup:
 
 
 GROUPS = tuple(
-    RouteGroup(each.router) for each in (instances, triggers, approvals, schedules, agents, definitions, health)
+    RouteGroup(each.router) for each in (instances, triggers, events, approvals, schedules, agents, definitions, health)
 )
 
 

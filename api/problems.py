@@ -15,6 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from interlock.api.feed import TooManyStreams
 from interlock.api.rates import TooManyRequests
 from interlock.db.connection import retryable
 from interlock.workers.client.receipts import VersionConflict
@@ -66,6 +67,7 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     errors.UnknownWorkflow: INVALID,
     errors.NotRunning: UNAVAILABLE,
     TooManyRequests: TOO_MANY,
+    TooManyStreams: UNAVAILABLE,
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
     ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
 }

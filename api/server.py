@@ -91,6 +91,7 @@ class Deferred:
     def __init__(self, settings: Settings) -> None:
         self._settings, self._making = settings, asyncio.Lock()
         self._app: Asgi | None = None
+        self._stop: Callable[[], Awaitable[None]] | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -111,7 +112,14 @@ class Deferred:
 
         runtime = AsyncRuntime(self._settings)
         self._close = lambda: greenlet_spawn(runtime.close)
-        return create_app(runtime)
+        app = create_app(runtime)
+        self._stop = app.state.access.feed.stop
+        return app
+
+    async def stop(self) -> None:
+        """End what would otherwise not end by itself."""
+        if self._stop is not None:
+            await self._stop()
 
     async def close(self) -> None:
         """Close the connections of the application."""
@@ -138,6 +146,7 @@ class Announced(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Stop listening, let requests end, and close."""
+        await self._app.stop()
         await super().shutdown(sockets)
         await self._app.close()
 

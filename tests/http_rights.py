@@ -78,6 +78,7 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ),
     ("GET", "/api/requests"): _one(lambda there: f"/api/requests?id={there.request_id}"),
     ("GET", "/api/requests/{request_id:path}"): _one(lambda there: f"/api/requests/{there.request_id}"),
+    ("GET", "/api/events"): RouteRight(READERS, 200, 403, lambda there: f"/api/events?project={there.project}&wait=0"),
     ("GET", "/api/approvals"): _listed("/api/approvals"),
     ("POST", "/api/approvals/{approval_id}/decision"): _written(
         lambda there: f"/api/approvals/{there.approval}/decision", 202, 404, lambda _: {"decision": "approve"}

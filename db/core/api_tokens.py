@@ -1,5 +1,6 @@
 """API tokens: which are in force, for whom, and when each was last used (docs/spec/token.md)."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import TypedDict, cast
 from uuid import UUID
@@ -19,6 +20,11 @@ SELECT t.token_id, t.name, t.role, t.projects,
        u.last_used_at IS NULL OR u.last_used_at < now() - interval '1 minute' AS unnoted
   FROM interlock.api_tokens t LEFT JOIN interlock.api_token_uses u USING (token_id)
  WHERE t.secret_sha256 = %(digest)s AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
+""")
+_IN_FORCE = in_schema("""
+SELECT coalesce(array_agg(t.token_id), '{}') AS token_ids
+  FROM interlock.api_tokens t
+ WHERE t.token_id = ANY(%(ids)s::uuid[]) AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
 """)
 _NOTE_USE = in_schema("""
 INSERT INTO interlock.api_token_uses AS u (token_id, last_used_at) VALUES (%(id)s, now())
@@ -72,6 +78,17 @@ def find(statements: Engine, digest: bytes) -> FoundToken | None:
         digest: 32 bytes.
     """
     return cast(FoundToken | None, first_row(statements, _FIND, {"digest": digest}))
+
+
+def in_force(statements: Engine, token_ids: Collection[UUID]) -> set[UUID]:
+    """Those of some tokens that are in force.
+
+    Args:
+        statements: the engine for single statements.
+        token_ids: the tokens.
+    """
+    found = first_row(statements, _IN_FORCE, {"ids": list(token_ids)})
+    return set(found["token_ids"]) if found else set()
 
 
 def note_use(statements: Engine, token_id: UUID) -> None:

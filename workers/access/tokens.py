@@ -1,6 +1,7 @@
 """Finds out who a bearer token speaks for, and what it may (docs/spec/token.md). Only its SHA-256 is stored."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -77,3 +78,8 @@ def find(runtime: Runtime, bearer: str) -> Principal | None:
         api_tokens.note_use(runtime.statements, found["token_id"])
     projects = None if found["projects"] is None else frozenset(found["projects"])
     return Principal(found["token_id"], found["name"], found["role"], projects)
+
+
+def in_force(runtime: Runtime, token_ids: Collection[UUID]) -> set[UUID]:
+    """Those of some tokens that are in force now, neither revoked nor expired."""
+    return api_tokens.in_force(runtime.statements, token_ids)

@@ -14,6 +14,8 @@ from interlock.workers.engine.locked_instance import LockedInstance
 
 log = structlog.get_logger()
 
+EVERY_CHANNEL = "project:*"  # as a pattern
+
 
 class Bus:
     """Publishes moves; does nothing without Redis."""

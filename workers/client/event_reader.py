@@ -11,6 +11,8 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import Engine
+
 from interlock.db.connection import transaction
 from interlock.db.core import history
 from interlock.workers.broker.event_stream import STREAM, entry_id
@@ -53,7 +55,7 @@ class EventReader:
             BadInput: the cursor is of another database.
         """
         if self._order is None:
-            self._order = self._now()
+            self._order = now(self._runtime.database)
         if (found := self._streamed(self._order)) is None:
             found = self._of_history()
             if not found:
@@ -63,12 +65,7 @@ class EventReader:
     def _wants(self, event: CommittedEvent) -> bool:
         return self._project in (None, event.project) and (not self._types or event.type in self._types)
 
-    def _now(self) -> Place:
-        with transaction(self._runtime.database) as connection:
-            xid, position = history.horizon(connection)
-            return named(xid, history.epochs(connection)), position
-
-    def _streamed(self, order: Place) -> list[CommittedEvent] | None:
+    def _streamed(self, order: Place) -> Sequence[CommittedEvent] | None:
         """The stream's next entries; None: history must be asked instead."""
         redis = self._runtime.redis
         if redis is None:
@@ -93,18 +90,40 @@ class EventReader:
             return found if found or not entries else None
         return None
 
-    def _of_history(self) -> list[CommittedEvent]:
+    def _of_history(self) -> Sequence[CommittedEvent]:
         assert self._order is not None
-        with transaction(self._runtime.database) as connection:
-            restored = history.epochs(connection)
-            place = place_of(self._order, restored)
-            archived = history.is_archived_after(connection, place)
-            rows = history.batch(connection, place, limit=BATCH, archived=archived)
-        if rows:
-            self._order = named(rows[-1]["xid"], restored), rows[-1]["position"]
+        found = committed_after(self._runtime.database, self._order, limit=BATCH)
+        if found:
+            self._order = order_of(found[-1].cursor)
         else:
             self._looked_at = monotonic()
-        return [_from_row(dict(row), restored) for row in rows]
+        return found
+
+
+def now(database: Engine) -> Place:
+    """The place behind which all events stand that are committed from now on, and some that were just before."""
+    with transaction(database) as connection:
+        xid, position = history.horizon(connection)
+        return named(xid, history.epochs(connection)), position
+
+
+def committed_after(database: Engine, order: Place, *, limit: int) -> Sequence[CommittedEvent]:
+    """The next events behind a place, from history and its archive, in commit order.
+
+    Args:
+        database: where history is.
+        order: the place, as cursors say it.
+        limit: events at most. If there are fewer, none is committed any more in front of what `now` said before.
+
+    Raises:
+        BadInput: the place is of another database.
+    """
+    with transaction(database) as connection:
+        restored = history.epochs(connection)
+        place = place_of(order, restored)
+        archived = history.is_archived_after(connection, place)
+        rows = history.batch(connection, place, limit=limit, archived=archived)
+    return [_from_row(dict(row), restored) for row in rows]
 
 
 def _order(entry: bytes) -> Place:

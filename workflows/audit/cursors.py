@@ -59,8 +59,26 @@ def place_of(order: Place, restored: Sequence[int]) -> Place:
         BadInput: the cursor is of another database, which was restored more often.
     """
     epoch, xid = divmod(order[0], EPOCH)
-    if epoch > len(restored):
-        raise BadInput("this cursor is of another database: it names a restore that this one has not had")
+    _require_known(epoch, len(restored))
     if epoch < len(restored) and xid >= restored[epoch]:
         return restored[epoch], 0
     return xid, order[1]
+
+
+def not_ahead(order: Place, now: Place) -> Place:
+    """Where a reader with a cursor goes on. A cursor that is ahead of history is of a server that lost its last second.
+
+    Args:
+        order: the cursor's.
+        now: behind which all events stand that are committed from now on.
+
+    Raises:
+        BadInput: the cursor is of another database, which was restored more often.
+    """
+    _require_known(order[0] // EPOCH, now[0] // EPOCH)
+    return min(order, now)
+
+
+def _require_known(epoch: int, restores: int) -> None:
+    if epoch > restores:
+        raise BadInput("this cursor is of another database: it names a restore that this one has not had")
