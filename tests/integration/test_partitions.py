@@ -207,8 +207,8 @@ def test_doctor_and_stuck_offer_nobody_to_redrive_what_is_quarantined_with_the_r
     assert "--all" not in finding.cure
     told = {each.workflow_id: each for each in look(own.runtime)}
     assert set(told) == set(mines[:2])
-    assert told[mines[0]].reason == "step is dead: quarantined by bob: it kills"
-    assert told[mines[0]].command == f"once its cause is fixed: interlock redrive {fired[0]} --reason WHY"
+    assert told[mines[0]].reason == "step is dead: quarantined by bob: it kills. Redrive it once its cause is fixed"
+    assert told[mines[0]].command == f"interlock redrive {fired[0]} --reason WHY"
 
 
 def test_a_request_that_is_quarantined_while_a_round_judges_it_is_not_applied(

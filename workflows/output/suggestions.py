@@ -1,6 +1,8 @@
 """Commands suggested to people, ready to paste. All words are quoted, so that a shell runs nothing else."""
 
 import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 
 
 class Verbatim(str):
@@ -9,10 +11,22 @@ class Verbatim(str):
     __slots__ = ()
 
 
+class OfferedCommand(str):
+    """A command, and what it was made of, for whoever carries it out without a shell.
+
+    Attributes:
+        words: its own words, then its arguments.
+        options: name -> value, without those that were left out.
+    """
+
+    words: tuple[str, ...] = ()
+    options: Mapping[str, object] = MappingProxyType({})
+
+
 ME = Verbatim('"$(id -un)"')  # $USER is empty in containers and under cron
 
 
-def offered(*words: object, **options: object) -> str:
+def offered(*words: object, **options: object) -> OfferedCommand:
     """A command `interlock WORDS --OPTION VALUE` with each word quoted; words that begin with `-` are safe, too.
 
     Args:
@@ -24,7 +38,9 @@ def offered(*words: object, **options: object) -> str:
     flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
     dashed = next((place for place, word in enumerate(texts) if word.startswith("-")), None)
     ordered = [*texts, *flags] if dashed is None else [*texts[:dashed], *flags, "--", *texts[dashed:]]
-    return " ".join(["interlock", *map(_shell_quoted, ordered)])
+    made = OfferedCommand(" ".join(["interlock", *map(_shell_quoted, ordered)]))
+    made.words, made.options = tuple(texts), {name: value for name, value in options.items() if value is not None}
+    return made
 
 
 def with_setting(name: str, value: object, command: str) -> str:

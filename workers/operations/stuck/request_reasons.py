@@ -28,8 +28,8 @@ def dead_request(facts: Facts) -> Reason | None:
         return None
     code, error = (dead["result"] or {}).get("code"), first_line(dead["error"])
     if code == QUARANTINED:
-        command = f"once its cause is fixed: {_offered(dead['request_id'], 'redrive', reason=WHY)}"
-        return Reason(f"{dead['trigger']} is dead: {error}", command)
+        message = f"{dead['trigger']} is dead: {error}. Redrive it once its cause is fixed"
+        return Reason(message, _offered(dead["request_id"], "redrive", reason=WHY))
     if code == UNREADABLE:
         command = _offered(dead["request_id"], "quarantine", "request", reason=WHY)
         return Reason(f"{dead['trigger']} is dead, and a redrive would fail again: {error}", command)
