@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from uuid_utils.compat import uuid7
 
 from interlock.db.core import requests
-from interlock.db.core.request_rows import OPERATOR, internal
+from interlock.db.core.request_rows import internal
 from interlock.db.operations import handovers
 from interlock.db.operations.handovers import Candidate, Choice
 from interlock.workers.engine import creation
@@ -135,7 +135,7 @@ def _freeze(acting: AtOnce, ids: Sequence[UUID], order: OverrideOrder, done: Han
             done.stays.append(_stays(candidate, hindrance))
     ready = [each for each in judged if (each.subject or each.id) not in hindered]
     definition = acting.runtime.catalogue.get(MACHINE)
-    births = [Birth(definition, _name(each), each.project, order.by, _terms(each)) for each in ready]
+    births = [Birth(definition, _name(each), each.project, order.by, _terms(each), proof=order.proof) for each in ready]
     creation.deliver(acting.connection, births)
     _fire(acting, "freeze", [each.id for each in births], order)
     done.moved += sum(each.subject is None for each in ready)
@@ -167,7 +167,7 @@ def _fire(acting: AtOnce, trigger: str, ids: Sequence[UUID], order: OverrideOrde
     """Fire a trigger on handovers, and apply it."""
     metadata = {"reason": order.reason}
     wanted = [
-        internal(str(uuid7()), each, trigger, by=order.by, right=OPERATOR, origin="agent", metadata=metadata)
+        internal(str(uuid7()), each, trigger, by=order.by, right=order.right, origin="agent", metadata=metadata)
         for each in ids
     ]
     requests.accept(acting.connection, wanted)

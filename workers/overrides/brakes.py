@@ -7,17 +7,17 @@ from sqlalchemy import Connection
 from interlock.db.core import brakes, instances
 from interlock.db.core.brakes import BrakeRow
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR, by_state
+from interlock.db.core.request_rows import by_state
 from interlock.workers.overrides.at_once import at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, Refused
+from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door
 from interlock.workflows.machines.governance.brake import HELD
 
 
-class NoSuchBrake(Refused):
+class NoSuchBrake(UnknownInstance):
     """No brake of that name is on. `interlock brake list` shows those that are."""
 
 
@@ -50,7 +50,8 @@ def put_brake(
         require_operator(acting.connection, order.by, "announce", f"brake on {kind} {name}", project=of_project)
         named = _named(acting.connection, kind, name, of_project)
         terms = {"kind": kind, "name": named, "reason": order.reason}
-        made = acting.born("brake", f"{kind}-{token_hex(4)}", by=order.by, terms=terms, project=of_project)
+        called = f"{kind}-{token_hex(4)}"
+        made = acting.born("brake", called, by=order.by, terms=terms, project=of_project, proof=order.proof)
         acting.move(made, "announce", by="system", reason=order.reason, right=by_state(0))
         return instances.by_id(acting.connection, made)
 
@@ -77,7 +78,7 @@ def release_brake(runtime: Runtime, name: str, order: OverrideOrder, *, project:
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, "release", f"brake/{name}", project=of_project)
         found = require_brake(acting.connection, name, of_project)
-        acting.move(found["brake_id"], "release", by=order.by, reason=order.reason, right=OPERATOR)
+        acting.move(found["brake_id"], "release", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, found["brake_id"])
 
 

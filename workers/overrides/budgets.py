@@ -9,11 +9,10 @@ from sqlalchemy import Connection
 from interlock.db.core import budgets, instances
 from interlock.db.core.budgets import BudgetRow
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, Refused
+from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door, record
 from interlock.workflows.machines.governance.budget import RESOURCES, WHOLE
@@ -21,7 +20,7 @@ from interlock.workflows.machines.governance.budget import RESOURCES, WHOLE
 BudgetKind = Literal["actor", "run", "project"]
 
 
-class NoSuchBudget(Refused):
+class NoSuchBudget(UnknownInstance):
     """No such budget is in force in the project. `interlock budget list` shows them."""
 
 
@@ -100,11 +99,11 @@ def set_budget(
         if wrong := runtime.catalogue.get("budget").wrong_fields(terms):
             raise BadInput("; ".join(wrong))
         if found := _found(acting, whose, resource, order, "enforce"):
-            acting.move(found["budget_id"], "remove", by=order.by, reason=order.reason, right=OPERATOR)
+            acting.move(found["budget_id"], "remove", by=order.by, reason=order.reason, right=order.right)
         assert whose.project is not None
         name = f"{whose.kind}.{resource}-{token_hex(4)}"
-        made = acting.born("budget", name, by=order.by, terms=terms, project=whose.project)
-        acting.move(made, "enforce", by=order.by, reason=order.reason, right=OPERATOR)
+        made = acting.born("budget", name, by=order.by, terms=terms, project=whose.project, proof=order.proof)
+        acting.move(made, "enforce", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, made)
 
 
@@ -131,7 +130,7 @@ def remove_budget(runtime: Runtime, whose: Budgeted, resource: str, order: Overr
                 f"no budget of {resource} for {whose.kind} {whose.name} is in force in project {whose.project}: "
                 "interlock budget list"
             )
-        acting.move(found["budget_id"], "remove", by=order.by, reason=order.reason, right=OPERATOR)
+        acting.move(found["budget_id"], "remove", by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, found["budget_id"])
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from interlock.db.connection import transaction
 from interlock.db.core import deprecations
 from interlock.db.core.deprecations import DefinitionPart, ListedDeprecation
-from interlock.db.core.request_rows import OPERATOR, Right, by_state
+from interlock.db.core.request_rows import Right, by_state
 from interlock.workers.engine.deprecations import deprecation_warning
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
@@ -96,7 +96,7 @@ def announce(
                 f"deprecated already, on {known['deprecated_at']:%Y-%m-%d} by {known['deprecated_by']}: "
                 f"{deprecation_warning(dict(known))}"
             )
-        _announce(acting, part, by=order.by, reason=order.reason, right=OPERATOR, more=more)
+        _announce(acting, part, by=order.by, reason=order.reason, right=order.right, more=more)
         return _required(acting.connection, part)
 
 
@@ -141,7 +141,8 @@ def _announce(
     terms = {"type": part.type, "version": part.version, "kind": part.kind, **more}
     terms |= {"name": part.name} if part.name else {}
     entity_id = f"{part.type}-{part.version}#{deprecations.total(acting.connection) + 1}"
-    made = acting.born("deprecation", entity_id, by=by, terms=terms)
+    token = right.proof if right.authority == "operator" else None
+    made = acting.born("deprecation", entity_id, by=by, terms=terms, proof=token)
     acting.move(made, "announce", by=by, reason=reason, right=right)
 
 
@@ -158,7 +159,7 @@ def _move(
         judge(runtime, found)
         # The code no longer has the type: then its newest version can be removed, too.
         more = {"retired": True} if found["type"] not in runtime.catalogue.newest else {}
-        acting.move(found["deprecation_id"], trigger, by=order.by, reason=order.reason, right=OPERATOR, more=more)
+        acting.move(found["deprecation_id"], trigger, by=order.by, reason=order.reason, right=order.right, more=more)
 
 
 def _required(connection: Connection, part: DefinitionPart) -> ListedDeprecation:

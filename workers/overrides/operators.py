@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from interlock.db.connection import transaction
-from interlock.db.core.request_rows import OPERATOR, by_state
+from interlock.db.core.request_rows import OPERATOR, Right, by_state
 from interlock.db.operations import operators
+from interlock.workers.access.tokens import Principal
 from interlock.workers.overrides.at_once import AtOnce, at_once
-from interlock.workers.overrides.transaction import require_operator
+from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
 from interlock.workers.system.users import os_user
 from interlock.workflows.errors import BadInput, Refused
@@ -44,7 +45,15 @@ def first(runtime: Runtime, names: Sequence[str]) -> list[str]:
 
 
 @door
-def grant(runtime: Runtime, names: Sequence[str], *, by: str, reason: str, until: datetime | None = None) -> list[str]:
+def grant(
+    runtime: Runtime,
+    names: Sequence[str],
+    *,
+    by: str,
+    reason: str,
+    until: datetime | None = None,
+    principal: Principal | None = None,
+) -> list[str]:
     """Make people operators. Returns those who were not operators before.
 
     Args:
@@ -53,6 +62,7 @@ def grant(runtime: Runtime, names: Sequence[str], *, by: str, reason: str, until
         by: an operator; anybody if there is no operator left.
         reason: why.
         until: when the grants end; None: when they are revoked.
+        principal: who asks for it with a token, in the token's name; None: nobody.
 
     Raises:
         NotAnOperator: `by` is not an operator.
@@ -61,16 +71,21 @@ def grant(runtime: Runtime, names: Sequence[str], *, by: str, reason: str, until
         StillDeciding: see `at_once`.
     """
     wanted = [naming.name("operator", name) for name in names]
-    naming.name("by", by)
-    naming.reason("reason", reason)
+    order = OverrideOrder(by, reason, principal=principal)
     with at_once(runtime) as acting:
         if operators.grants(acting.connection):
             require_operator(acting.connection, by, "grant", f"operator_grant of {', '.join(wanted)}")
-        return grant_each(acting, wanted, by=by, reason=reason, until=until)
+        return grant_each(acting, wanted, by=by, reason=reason, until=until, right=order.right)
 
 
 def grant_each(
-    acting: AtOnce, names: Sequence[str], *, by: str, reason: str, until: datetime | None = None
+    acting: AtOnce,
+    names: Sequence[str],
+    *,
+    by: str,
+    reason: str,
+    until: datetime | None = None,
+    right: Right = OPERATOR,
 ) -> list[str]:
     """Make people operators in a transaction; returns those who were not operators before. Raises as `grant`.
 
@@ -83,15 +98,15 @@ def grant_each(
     for name in new:
         number += 1
         terms = {"name": name} | ({"until": until.astimezone(UTC).isoformat()} if until else {})
-        made = acting.born("operator_grant", f"{name[:80]}#{number}", by=by, terms=terms)
-        acting.move(made, "grant", by=by, reason=reason, right=by_state(0) if nobody else OPERATOR)
+        made = acting.born("operator_grant", f"{name[:80]}#{number}", by=by, terms=terms, proof=right.proof)
+        acting.move(made, "grant", by=by, reason=reason, right=by_state(0) if nobody else right)
         if until:
             acting.later(made, 1, "lapse", until)
     return new
 
 
 @door
-def revoke(runtime: Runtime, name: str, *, by: str, reason: str) -> None:
+def revoke(runtime: Runtime, name: str, *, by: str, reason: str, principal: Principal | None = None) -> None:
     """End an operator's grants at once.
 
     Raises:
@@ -100,9 +115,9 @@ def revoke(runtime: Runtime, name: str, *, by: str, reason: str) -> None:
         BadInput: `name` is not an operator, or `by` or the reason is not valid.
         StillDeciding: see `at_once`.
     """
-    naming.reason("reason", reason)
+    order = OverrideOrder(by, reason, principal=principal)
     with at_once(runtime) as acting:
-        require_operator(acting.connection, naming.name("by", by), "revoke", f"operator_grant of {name}")
+        require_operator(acting.connection, by, "revoke", f"operator_grant of {name}")
         current = operators.grants(acting.connection)
         ending = [row["grant_id"] for row in current if row["name"] == name]
         if not ending:
@@ -110,4 +125,4 @@ def revoke(runtime: Runtime, name: str, *, by: str, reason: str) -> None:
         if {row["name"] for row in current if row["until"] is None} == {name}:
             raise LastOperator(f"{name!r} is the only operator whose grant never expires: grant another one first")
         for grant_id in ending:
-            acting.move(grant_id, "revoke", by=by, reason=reason, right=OPERATOR)
+            acting.move(grant_id, "revoke", by=by, reason=reason, right=order.right)

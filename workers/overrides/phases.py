@@ -2,7 +2,6 @@
 
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR
 from interlock.workers.client.receipts import require_version
 from interlock.workers.overrides.at_once import at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
@@ -59,5 +58,5 @@ def _moved(runtime: Runtime, phase: str, trigger: str, order: OverrideOrder, pro
         require_operator(acting.connection, order.by, trigger, f"phase {phase}", project=of_project)
         found = instances.find(acting.connection, phase, of_project, "phase")
         require_version(found, order.if_version)
-        acting.move(found["id"], trigger, by=order.by, reason=order.reason, right=OPERATOR)
+        acting.move(found["id"], trigger, by=order.by, reason=order.reason, right=order.right)
         return instances.by_id(acting.connection, found["id"])

@@ -12,7 +12,6 @@ from interlock.db.audit.commit_order import count_between
 from interlock.db.connection import transaction
 from interlock.db.core import instances, subscriptions
 from interlock.db.core.instances import InstanceRow
-from interlock.db.core.request_rows import OPERATOR
 from interlock.db.core.subscriptions import Place, SubscriptionRow
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
@@ -106,7 +105,7 @@ def subscribe(
     entity_id = names.entity_id(name)
     with at_once(runtime) as acting:
         require_operator(acting.connection, order.by, "activate", f"{TYPE} {entity_id}", project=of_project)
-        made = acting.born(TYPE, entity_id, by=order.by, terms=context, project=of_project)
+        made = acting.born(TYPE, entity_id, by=order.by, terms=context, project=of_project, proof=order.proof)
         if not instances.by_ids(acting.connection, [made]):
             raise AlreadyExists(f"project {of_project} has, or had, a subscription {entity_id}: choose another name")
         return _moved(acting, made, "activate", order)
@@ -239,7 +238,7 @@ def _found(acting: AtOnce, ref: str | UUID, attempted: str, order: OverrideOrder
 def _moved(
     acting: AtOnce, subscription_id: UUID, trigger: str, order: OverrideOrder, more: Mapping[str, Any] = NOTHING
 ) -> InstanceRow:
-    acting.move(subscription_id, trigger, by=order.by, reason=order.reason, right=OPERATOR, more=more)
+    acting.move(subscription_id, trigger, by=order.by, reason=order.reason, right=order.right, more=more)
     return instances.by_id(acting.connection, subscription_id)
 
 
