@@ -4,6 +4,7 @@ Every route but those of `health` takes a `Caller`. What is in a project that it
 for it (HTTP-4).
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
 from interlock.db.core import instances
+from interlock.db.core.instances import InstanceRow
 from interlock.workers.access.tokens import Principal, find, is_in_force
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
@@ -31,6 +33,7 @@ from interlock.workflows.errors import Archived, BadInput, NotYours, UnknownInst
 from interlock.workflows.input import names
 
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
+ACTS = 4  # what operators do at once: each has a thread and connections of its own
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
 bearer = HTTPBearer(auto_error=False, description="`interlock token create` prints a token once.")
@@ -46,6 +49,7 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.feed = Feed(runtime)
+        self.acts = asyncio.Semaphore(ACTS)
         self._client = Client(runtime)
         self._projects: OrderedDict[UUID, str] = OrderedDict()
 
@@ -95,6 +99,11 @@ class Caller:
         """
         return self.principal.projects if named is None else frozenset({self.project(named)})
 
+    def each_project(self, named: str | None) -> list[str | None]:
+        """The same for queries that take one project or, as None, all. Raises as `projects`."""
+        wanted = self.projects(named)
+        return [None] if wanted is None else [*sorted(wanted)]
+
     def project(self, named: str | None) -> str:
         """The project in which a request looks names up and creates: the named one, or the token's only one.
 
@@ -132,6 +141,15 @@ class Caller:
         """Of rows with an instance's `id`, those of the token's projects; for use in a greenlet only."""
         found = self.access.projects_of({each["id"] for each in linked})
         return [each for each in linked if self.principal.may_read(found[each["id"]])]
+
+    def instance(self, ref: str, named: str | None, *types: str) -> InstanceRow:
+        """The instance of one of these types that a REF names, as `located` takes it; for use in a greenlet only.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance, NotYours: as `located`.
+        """
+        with self.located(ref, named) as (client, found), transaction(client.runtime.database) as connection:
+            return instances.find(connection, found, client.project, *types)
 
     def require_within(self, project: str, ids: Collection[UUID]) -> None:
         """Raise `UnknownInstance` unless all these instances are of a project; for use in a greenlet only."""

@@ -13,7 +13,27 @@ from email.utils import format_datetime
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
-from interlock.api.routes import agents, approvals, definitions, events, health, instances, schedules, triggers
+from interlock.api.routes import (
+    agents,
+    approvals,
+    audit,
+    brakes,
+    breakers,
+    dead,
+    definitions,
+    events,
+    gates,
+    health,
+    instances,
+    limits,
+    overrides,
+    patches,
+    schedules,
+    stuck,
+    subscriptions,
+    tokens,
+    triggers,
+)
 
 PREFIX = "/api"
 
@@ -42,8 +62,12 @@ class RouteGroup:
 
 
 GROUPS = tuple(
-    RouteGroup(each.router) for each in (instances, triggers, events, approvals, schedules, agents, definitions, health)
-)
+    RouteGroup(each.router)
+    for each in (
+        instances, triggers, events, approvals, schedules, agents, gates, patches, breakers, stuck, dead, brakes, limits,
+        overrides, audit, subscriptions, tokens, definitions, health,
+    )
+)  # fmt: skip
 
 
 def include(app: FastAPI, group: RouteGroup) -> None:

@@ -18,7 +18,11 @@ from starlette.responses import Response
 from interlock.api.feed import TooManyStreams
 from interlock.api.rates import TooManyRequests
 from interlock.db.connection import retryable
+from interlock.workers.audit.envelopes import NotAnEnvelope
+from interlock.workers.audit.reports import ReportTooLarge
+from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.client.receipts import VersionConflict
+from interlock.workers.overrides.transaction import StillDeciding
 from interlock.workers.pool.agent import ShutDown
 from interlock.workers.pool.claims import StaleClaim
 from interlock.workflows import errors
@@ -66,6 +70,11 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     errors.UnknownTrigger: INVALID,
     errors.UnknownWorkflow: INVALID,
     errors.NotRunning: UNAVAILABLE,
+    errors.Refused: ILLEGAL,
+    ReportTooLarge: INVALID,
+    NotAnEnvelope: INVALID,
+    StillDeciding: ProblemKind(503, "busy", "Others decide for too long: repeat it"),
+    KeyFault: ProblemKind(503, "no-key", "The signing key cannot be used"),
     TooManyRequests: TOO_MANY,
     TooManyStreams: UNAVAILABLE,
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),

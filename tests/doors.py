@@ -201,7 +201,11 @@ class Scene:
             },
             "calling": lambda: breaker | {"by": "ann", "lease_seconds": 1.0},
             "known": lambda: breaker,
-            "reset": lambda: breaker | {"by": "ann", "reason": "why"},
+            "reset": lambda: breaker | {"order": OverrideOrder("ann", "why")},
+            "listed": lambda: {"runtime": runtime, "project": project, "limit": 5},
+            "redrive": lambda: {
+                "runtime": runtime, "ids": [self.name], "order": OverrideOrder("ann", "why"), "project": project,
+            },
             "configured": lambda: {"runtime": runtime, "breaker_id": uuid7(), "limit": 5},
             "configure": lambda: breaker
             | {"by": "ann", "reason": "why", "failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},

@@ -10,7 +10,15 @@ from interlock.workflows.machines.governance.api_token import ROLES, Role
 NOW = {"wait": 0}
 READERS = frozenset(ROLES)
 WRITERS = READERS - {"read-only"}
+OPERATORS = frozenset[Role]({"operator", "admin"})
+ADMINS = frozenset[Role]({"admin"})
 NOBODY_NEEDED = frozenset[Role]()
+WHY = {"reason": "a test"}
+UNSIGNED = {
+    "payload": "",
+    "payloadType": "application/vnd.in-toto+json",
+    "signatures": [{"keyid": "nobody's", "sig": ""}],
+}
 
 
 class Place(NamedTuple):
@@ -21,6 +29,7 @@ class Place(NamedTuple):
     approval: UUID
     schedule: UUID
     request_id: str
+    tool: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class RouteRight:
 
 
 def _listed(path: str) -> RouteRight:
-    return RouteRight(READERS, 200, 403, lambda there: f"{path}?project={there.project}")
+    return RouteRight(READERS, 200, 403, _within(path))
 
 
 def _one(url: Callable[[Place], str]) -> RouteRight:
@@ -53,8 +62,16 @@ def _written(url: Callable[[Place], str], status: int, outside: int, json: Calla
     return RouteRight(WRITERS, status, outside, url, lambda there: {"json": json(there), "params": NOW})
 
 
+def _operated(url: Callable[[Place], str], status: int, outside: int, **said: Any) -> RouteRight:
+    return RouteRight(OPERATORS, status, outside, url, lambda _: {"json": WHY | said})
+
+
+def _within(path: str) -> Callable[[Place], str]:
+    return lambda there: f"{path}?project={there.project}"
+
+
 def _working(path: str, status: int, json: Any = None) -> RouteRight:
-    return RouteRight(WRITERS, status, 403, lambda there: f"{path}?project={there.project}", lambda _: {"json": json})
+    return RouteRight(WRITERS, status, 403, _within(path), lambda _: {"json": json})
 
 
 RIGHTS: Mapping[tuple[str, str], RouteRight] = {
@@ -104,6 +121,43 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("POST", "/api/agent/heartbeat"): _working("/api/agent/heartbeat", 404),
     ("POST", "/api/agent/log"): _working("/api/agent/log", 404, {"token": 1, "text": "x"}),
     ("POST", "/api/agent/finish"): _working("/api/agent/finish", 404, {"token": 1}),
+    # Operators are told that a story is no gate and no patch, or that there is nothing of that name.
+    ("GET", "/api/gates"): _listed("/api/gates"),
+    ("GET", "/api/gates/{ref:path}"): RouteRight(READERS, 404, 404, lambda there: f"/api/gates/{there.story}"),
+    ("POST", "/api/gates/{ref:path}/rerun"): _operated(lambda there: f"/api/gates/{there.story}/rerun", 404, 404),
+    ("GET", "/api/patches"): _listed("/api/patches"),
+    ("GET", "/api/patches/{ref:path}"): RouteRight(READERS, 404, 404, lambda there: f"/api/patches/{there.story}"),
+    ("POST", "/api/patches"): _operated(_within("/api/patches"), 404, 403, based_on="S-1"),
+    ("GET", "/api/breakers"): _listed("/api/breakers"),
+    ("GET", "/api/breakers/{tool:path}"): RouteRight(
+        READERS, 200, 403, lambda there: f"/api/breakers/{there.tool}?project={there.project}"
+    ),
+    ("POST", "/api/breakers/{tool:path}/reset"): _operated(
+        lambda there: f"/api/breakers/{there.tool}/reset?project={there.project}", 200, 403
+    ),
+    ("GET", "/api/stuck"): _listed("/api/stuck"),
+    ("GET", "/api/dead"): _listed("/api/dead"),
+    ("POST", "/api/dead/redrive"): _operated(_within("/api/dead/redrive"), 422, 403, ids=["nothing"]),
+    ("GET", "/api/brakes"): _listed("/api/brakes"),
+    ("GET", "/api/brakes/{name}"): RouteRight(READERS, 404, 403, _within("/api/brakes/nothing")),
+    ("POST", "/api/brakes/{name}/release"): _operated(_within("/api/brakes/nothing/release"), 404, 403),
+    ("GET", "/api/budgets"): _listed("/api/budgets"),
+    ("GET", "/api/limits"): _listed("/api/limits"),
+    ("GET", "/api/overrides"): _listed("/api/overrides"),
+    ("POST", "/api/overrides/{act}"): _operated(_within("/api/overrides/drop-patch"), 404, 403, instance="S-1"),
+    ("GET", "/api/audit"): RouteRight(READERS, 200, 0, lambda _: "/api/audit"),
+    ("GET", "/api/audit/report"): _one(lambda there: f"/api/audit/report?instance={there.story}"),
+    ("POST", "/api/audit/report/check"): RouteRight(
+        READERS, 200, 0, lambda _: "/api/audit/report/check", lambda _: {"json": UNSIGNED}
+    ),
+    ("GET", "/api/subscriptions"): _listed("/api/subscriptions"),
+    ("POST", "/api/subscriptions/{ref:path}/replay"): _operated(
+        lambda there: f"/api/subscriptions/{there.story}/replay", 404, 404, since="2026-01-01T00:00:00Z"
+    ),
+    ("GET", "/api/tokens"): RouteRight(ADMINS, 200, 0, lambda _: "/api/tokens"),
+    ("POST", "/api/tokens/{token_id}/revoke"): RouteRight(
+        ADMINS, 404, 0, lambda there: f"/api/tokens/{there.story}/revoke", lambda _: {"json": WHY}
+    ),
     ("GET", "/api/definitions"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions"),
     ("GET", "/api/definitions/{type}"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story"),
     ("GET", "/api/health"): RouteRight(NOBODY_NEEDED, 200, 0, lambda _: "/api/health"),
@@ -122,4 +176,4 @@ def _row(right: RouteRight) -> str:
     if not right.roles:
         return " | ".join([str(right.status)] * 6)
     by_role = [str(right.status) if role in right.roles else "403" for role in ROLES]
-    return " | ".join(["401", *by_role, str(right.outside or right.status)])
+    return " | ".join(["401", *by_role, str(right.outside or "as its role")])

@@ -161,6 +161,14 @@ def known(runtime: Runtime, project: str, tool_id: str) -> Breaker:
 
 
 @door
+def listed(runtime: Runtime, *, project: str | None = None, limit: int = 100) -> list[Breaker]:
+    """Breakers as they are now, by tool, of one project if given."""
+    with transaction(runtime.database) as connection:
+        page = breakers.page(connection, project=project, limit=limit)
+    return [known(runtime, each["project"], each["tool_id"]) for each in page]
+
+
+@door
 def configure(
     runtime: Runtime,
     project: str,

@@ -55,11 +55,9 @@ async def list_schedules(
     """List schedules, each with its next time."""
 
     def read() -> list[dict[str, Any]]:
-        wanted, access = caller.projects(project), caller.access
+        wanted, access = caller.each_project(project), caller.access
         client = access.client(caller.principal, access.runtime.settings.project)
-        found = [
-            creating.standings(client, each, ended=ended) for each in ([None] if wanted is None else sorted(wanted))
-        ]
+        found = [creating.standings(client, each, ended=ended) for each in wanted]
         return [_shown(each) for part in found for each in part]
 
     return JsonAnswer({"items": await inside(read)})

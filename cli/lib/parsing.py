@@ -1,11 +1,9 @@
-"""Parse command-line values: JSON, instants, durations, UUIDs."""
+"""Parse command-line values: JSON, instants, durations."""
 
 import re
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import limits
@@ -47,15 +45,6 @@ def json_value(option: str, text: str) -> Any:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def as_uuids(texts: list[str]) -> list[UUID]:
-    """Those of `texts` that are UUIDs."""
-    found = []
-    for text in texts:
-        with suppress(ValueError):
-            found.append(UUID(text))
-    return found
 
 
 def instant(text: str, option: str) -> datetime:

@@ -8,13 +8,13 @@ import typer
 from interlock.cli.lib import projects
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
-from interlock.cli.lib.parsing import as_uuids
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.client.client import Client
 from interlock.workers.operations.doctor import examine
-from interlock.workers.overrides.transaction import OverrideOrder, require_operator
+from interlock.workers.overrides.redrive import redrive as redrive_now
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.counts import number_of
 
@@ -83,28 +83,15 @@ def redrive(
     """
     if bool(ids) == everything:
         raise BadInput("name the ids to redrive (`interlock dead` lists them), or give --all")
-    order = OverrideOrder(by, reason)
     with Client() as client:
-        with transaction(client.runtime.database) as connection:
-            require_operator(connection, order.by, "redrive", " ".join(ids or ["--all"]), project=client.project)
-            triggers = [dict(row) for row in requests.redrive(connection, ids, by=by, reason=reason)]
-            acts = effects.redrive(connection, as_uuids(ids) if ids else None, by=by, reason=reason)
-            left = requests.unrevived(connection) if everything else {}
-        client.runtime.wakeups.partitions(triggers)
-        client.runtime.wakeups.effects(acts)
-    if ids and not triggers and not acts:
-        raise BadInput(
-            f"none of these can be redriven: {', '.join(ids)}. `interlock dead` lists what can be, and why it died; "
-            "`interlock effect retry ID` says why an effect cannot be."
-        )
-    revived = [row["request_id"] for row in triggers] + [str(row["id"]) for row in acts]
+        done = redrive_now(client.runtime, ids or None, OverrideOrder(by, reason))
     if not print_json(
-        {"redriven": revived, "by": by, "reason": reason} | ({"left": left} if everything else {}), as_json
+        {"redriven": done.ids, "by": by, "reason": reason} | ({"left": done.left} if everything else {}), as_json
     ):
-        say(f"{len(revived)} redriven")
-        for each in revived:
+        say(f"{len(done.ids)} redriven")
+        for each in done.ids:
             say(f"  {each}")
         for why, what in LEFT.items():
-            if named := left.get(why):
+            if named := done.left.get(why):
                 more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
                 say(f"{len(named)} left: {why} ({', '.join(named[:NAMED])}{more}); {what}")

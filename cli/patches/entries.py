@@ -19,4 +19,7 @@ def newest_entries(run: str, project: str | None, states: tuple[str, ...], limit
     """
     with Client() as client, transaction(client.runtime.database) as connection:
         run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
-        return [dict(row) for row in patches.page(connection, project=project, run=run_id, states=states, limit=limit)]
+        found = patches.page(
+            connection, projects=[project] if project else None, run=run_id, states=states, limit=limit
+        )
+        return [dict(row) for row in found]

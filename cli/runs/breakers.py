@@ -9,12 +9,11 @@ from interlock.cli.lib.moves import NEWEST, newest_moves
 from interlock.cli.lib.options import IfVersion, person
 from interlock.cli.lib.output import AsJson, Limit, print_json, print_table, say
 from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.db.connection import transaction
-from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import CONFIGURED
-from interlock.workers.circuit_breakers import configure, configured, known
+from interlock.workers.circuit_breakers import configure, configured, known, listed
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset as reset_breaker
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.output.counts import number_of
 
 app = typer.Typer(
@@ -38,9 +37,7 @@ def list_(
       interlock breaker list
     """
     with Client() as client:
-        with transaction(client.runtime.database) as connection:
-            page = breakers.page(connection, project=project, limit=limit)
-        found = [asdict(known(client.runtime, each["project"], each["tool_id"])) for each in page]
+        found = [asdict(each) for each in listed(client.runtime, project=project, limit=limit)]
     if not print_json(found, as_json):
         columns = ("tool_id", "state", "failure_count", "failure_threshold", "seconds_until_reset")
         print_list(number_of(len(found), "circuit breaker"), [_rounded(each) for each in found], columns, project)
@@ -87,7 +84,7 @@ def reset(
     with Client() as client:
         found = asdict(known(client.runtime, client.project, tool))
         closed = asdict(
-            reset_breaker(client.runtime, found["project"], tool, by=by, reason=reason, if_version=if_version)
+            reset_breaker(client.runtime, found["project"], tool, OverrideOrder(by, reason, if_version=if_version))
         )
     if not print_json(closed | {"by": by, "reason": reason}, as_json):
         say((tool, "bold"), " is ", (closed["state"], "bold"), f" (was {found['state']})")

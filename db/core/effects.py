@@ -304,20 +304,26 @@ def get(connection: Connection, effect_id: UUID) -> RowMapping | None:
 
 
 def redrive(
-    connection: Connection, effect_ids: Sequence[UUID] | None = None, *, by: str = "system", reason: str = ""
+    connection: Connection,
+    effect_ids: Sequence[UUID] | None = None,
+    *,
+    by: str = "system",
+    reason: str = "",
+    project: str | None = None,
 ) -> Sequence[RowMapping]:
-    """Give dead effects (all, or those named) a new set of attempts; returns those revived.
+    """Give dead effects (all, or those named; of a project, if given) a new set of attempts; returns those revived.
 
     Those whose failure was told, and whose instance has moved on by that, stay dead: nobody waits for them (EFFECT-10).
     Their payload says who did it and why (`redriven_by`, `redriven_because`). One whose payload exceeds the
     limits stays dead. Returned are (id, name, queue, entity).
     """
-    entity = select(NAMED).where(instances.c.id == effects.c.workflow_id).scalar_subquery().label("entity")
     query = (
         revival(effects.c.payload, by, reason)
-        .where(_AWAITED)
-        .returning(effects.c.id, effects.c.name, effects.c.queue, entity)
+        .where(_AWAITED, instances.c.id == effects.c.workflow_id)
+        .returning(effects.c.id, effects.c.name, effects.c.queue, NAMED.label("entity"))
     )
+    if project is not None:
+        query = query.where(instances.c.project == project)
     if effect_ids is not None:
         query = query.where(among(effects.c.id, effect_ids))
     return connection.execute(query).mappings().all()

@@ -19,6 +19,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
     union_all,
     update,
 )
@@ -356,10 +357,28 @@ def page(
     return [cast(InstanceRow, dict(row)) for row in connection.execute(query).mappings()]
 
 
-def newest(query: Select[Any], key: Column[UUID], project: str | None, limit: int) -> Select[Any]:
-    """Of a query for rows of a typed table, whose `key` is their instance: the newest, of one project if given."""
+def newest(
+    query: Select[Any],
+    key: Column[UUID],
+    projects: Collection[str] | None,
+    limit: int,
+    before: UUID | None = None,
+) -> Select[Any]:
+    """Of a query for rows of a typed table, whose `key` is their instance: the newest.
+
+    Args:
+        query, key: see above.
+        projects: of these only; None: of all.
+        limit: the most to return.
+        before: only older ones than this, for the next page: its id.
+    """
+    age = tuple_(key.table.c.created_at, key)
     query = query.join(instances, instances.c.id == key).order_by(key.table.c.created_at.desc(), key.desc())
-    return matching(query.limit(limit), (instances.c.project, project))
+    if projects is not None:
+        query = query.where(instances.c.project.in_(projects))
+    if before is not None:
+        query = query.where(age < select(key.table.c.created_at, key).where(key == before).scalar_subquery())
+    return query.limit(limit)
 
 
 def linked(connection: Connection, ids: Sequence[UUID]) -> list[Row]:

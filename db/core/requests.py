@@ -16,7 +16,7 @@ from interlock.db.core.revival import revival
 from interlock.db.fast_path import Row, first_row
 from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, functions, queries, returning
+from interlock.db.statements import Rows, among, functions, matching, queries, returning
 from interlock.db.tables.core import instances, requests
 from interlock.workflows.authority import refusal
 from interlock.workflows.errors import Attempt, Function, NotYours, RequestConflict, UnknownInstance
@@ -228,9 +228,14 @@ def wake(connection: Connection, *, limit: int) -> int:
 
 
 def redrive(
-    connection: Connection, request_ids: Sequence[str] | None = None, *, by: str = "system", reason: str = ""
+    connection: Connection,
+    request_ids: Sequence[str] | None = None,
+    *,
+    by: str = "system",
+    reason: str = "",
+    project: str | None = None,
 ) -> Sequence[RowMapping]:
-    """Give dead requests (all, or those named) a new set of attempts; returns those revived.
+    """Give dead requests (all, or those named; of a project, if given) a new set of attempts; returns those revived.
 
     Operator and reason are stored in the metadata of the resulting events (`redriven_by`, `redriven_because`). One
     whose data exceeds the limits stays dead, because it would fail again. Quarantined or unreadable requests are
@@ -246,13 +251,20 @@ def redrive(
         query = query.where(func.coalesce(_CODE, "").not_in((QUARANTINED, UNREADABLE)))
     else:
         query = query.where(among(requests.c.request_id, request_ids))
+    if project is not None:
+        query = query.where(instances.c.project == project)
     return connection.execute(query).mappings().all()
 
 
-def unrevived(connection: Connection) -> Mapping[str, list[str]]:
-    """The dead, unsettled requests that `redrive` of all leaves: `quarantined`, `unreadable` -> ids, oldest first."""
+def unrevived(connection: Connection, *, project: str | None = None) -> Mapping[str, list[str]]:
+    """The dead, unsettled requests that `redrive` of all leaves, of a project or all.
+
+    Returns:
+        `quarantined`, `unreadable` -> ids, oldest first.
+    """
     query = (
         select(case((_CODE == QUARANTINED, QUARANTINED), else_=UNREADABLE), requests.c.request_id)
+        .join(instances, instances.c.id == requests.c.workflow_id)
         .where(
             requests.c.status == "dead",
             or_(_CODE.in_((QUARANTINED, UNREADABLE)), not_(functions.bounded(requests.c.metadata))),
@@ -261,7 +273,7 @@ def unrevived(connection: Connection) -> Mapping[str, list[str]]:
         .order_by(requests.c.seq)
     )
     left: dict[str, list[str]] = {QUARANTINED: [], UNREADABLE: []}
-    for why, request_id in connection.execute(query):
+    for why, request_id in connection.execute(matching(query, (instances.c.project, project))):
         left[why].append(request_id)
     return left
 

@@ -116,7 +116,7 @@ def workers(
     limit: int = 50,
 ) -> Sequence[RowMapping]:
     """The newest supervised workers, filtered by project, status and job if given."""
-    query = newest(select(*_WORKER), supervised_workers.c.id, project, limit)
+    query = newest(select(*_WORKER), supervised_workers.c.id, [project] if project else None, limit)
     query = matching(query, (supervised_workers.c.status, status))
     if job_id:
         held = select(links.c.target_id).where(links.c.source_id == job_id, links.c.role == "workers")
@@ -133,7 +133,8 @@ def jobs_page(
     connection: Connection, *, project: str | None = None, status: str | None = None, limit: int = 50
 ) -> Sequence[RowMapping]:
     """The newest jobs, filtered by project and status if given."""
-    query = matching(newest(select(*_JOB), jobs.c.id, project, limit), (jobs.c.status, status))
+    query = newest(select(*_JOB), jobs.c.id, [project] if project else None, limit)
+    query = matching(query, (jobs.c.status, status))
     return connection.execute(query).mappings().all()
 
 

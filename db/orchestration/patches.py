@@ -1,6 +1,6 @@
 """Patches and their ledger entries, as effects and operators need them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, cast
 from uuid import UUID
@@ -203,12 +203,13 @@ def _carried_by(run: UUID) -> ColumnElement[bool]:
 def page(
     connection: Connection,
     *,
-    project: str | None = None,
+    projects: Collection[str] | None = None,
     run: UUID | None = None,
     states: Iterable[str] = (),
+    before: UUID | None = None,
     limit: int = 100,
 ) -> list[ListedPatch]:
-    """The newest ledger entries, filtered by project, run and states if given."""
+    """The newest ledger entries, filtered by projects, run and states if given; see `instances.newest`."""
     query = select(
         instances.c.entity_id,
         instances.c.project,
@@ -221,7 +222,7 @@ def page(
         entries.c.rollback_reason,
         entries.c.updated_at,
     )
-    query = matching(newest(query, entries.c.ledger_id, project, limit), (entries.c.run_id, run))
+    query = matching(newest(query, entries.c.ledger_id, projects, limit, before), (entries.c.run_id, run))
     if wanted := list(states):
         query = query.where(among(entries.c.state, wanted))
     return [cast(ListedPatch, dict(row)) for row in connection.execute(query).mappings()]

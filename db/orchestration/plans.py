@@ -42,7 +42,7 @@ def newest_runs(connection: Connection, *, project: str | None = None, limit: in
         runs.c.started_at,
         runs.c.completed_at,
     )
-    return connection.execute(newest(query, runs.c.run_id, project, limit)).mappings().all()
+    return connection.execute(newest(query, runs.c.run_id, [project] if project else None, limit)).mappings().all()
 
 
 def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:

@@ -13,6 +13,7 @@ from interlock.db.orchestration.breakers import Breaker
 from interlock.workers.circuit_breakers import BreakerOpen, _request, calling, configure, configured, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows.errors import BadInput, UnknownInstance
@@ -377,7 +378,7 @@ def test_an_operator_closes_it_on_the_machines_own_way_and_history_tells_who_and
         with pytest.raises(KeyboardInterrupt), calling(runtime, project, TOOL):
             raise KeyboardInterrupt
     assert known(runtime, project, TOOL).state == state
-    closed = reset(runtime, project, TOOL, by="ann", reason="mended")
+    closed = reset(runtime, project, TOOL, OverrideOrder("ann", "mended"))
     assert (closed.state, closed.failure_count) == ("CLOSED", 0)
     by_hand = Client(runtime).history(closed.breaker_id)[-len(moves) :] if moves else []
     assert [event["trigger"] for event in by_hand] == moves
@@ -387,13 +388,13 @@ def test_an_operator_closes_it_on_the_machines_own_way_and_history_tells_who_and
 
 def test_a_reset_of_a_tool_nobody_called_is_refused(runtime: Runtime, project: str) -> None:
     with pytest.raises(UnknownInstance):
-        reset(runtime, project, "no-such-tool", by="ann", reason="mended")
+        reset(runtime, project, "no-such-tool", OverrideOrder("ann", "mended"))
 
 
 def test_a_breaker_opened_again_after_a_reset_keeps_its_whole_cooldown(
     runtime: Runtime, settings: Settings, project: str, opened: Breaker
 ) -> None:
-    reset(runtime, project, TOOL, by="ann", reason="mended")
+    reset(runtime, project, TOOL, OverrideOrder("ann", "mended"))
     fail(runtime, project, 5)
     with transaction(runtime.database) as connection:  # the time of the first cooldown is over, not of the second
         connection.exec_driver_sql(

@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 from interlock.workers.circuit_breakers import BreakerOpen, calling, known
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.circuit_breakers import reset
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.callers import TOOL, let_the_cooldown_pass
 
@@ -88,7 +89,7 @@ class BreakerAndModel(RuleBasedStateMachine):
 
     @rule()
     def close_by_hand(self) -> None:
-        reset(self.runtime, self.project, TOOL, by="ann", reason="as drawn")
+        reset(self.runtime, self.project, TOOL, OverrideOrder("ann", "as drawn"))
         self.model.close()
 
     @rule()

@@ -41,6 +41,10 @@ class Principal:
         """Whether it may create instances and fire triggers in a project, as far as their definitions allow."""
         return self.role != "read-only" and self.may_read(project)
 
+    def may_operate(self, project: str) -> bool:
+        """Whether it may do in a project what operators do, as long as its name has an operator's grant (TOKEN-3)."""
+        return self.role in ("operator", "admin") and self.may_read(project)
+
     def proof(self, of_right: str | None = None) -> str:
         """What its requests say for proof, behind what else proves their right; PostgreSQL judges it (AUTHORITY-16)."""
         return f"{of_right or ''} token:{self.token_id}".lstrip()

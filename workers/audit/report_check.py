@@ -48,7 +48,16 @@ def check(
         NotAnEnvelope: the file is neither a page with an envelope nor an envelope.
         OSError: it cannot be read.
     """
-    text = _text(path)
+    return check_text(_text(path), keys, definitions, progress)
+
+
+def check_text(
+    text: str,
+    keys: Mapping[str, Ed25519PublicKey],
+    definitions: Iterable[Definition],
+    progress: Callable[[int], None] = lambda _: None,
+) -> CheckedReport:
+    """Check a report's text, as `check` does a file's. Raises `NotAnEnvelope`."""
     drawn = text.lstrip().startswith("<")
     found = envelope_in(text) if drawn else text
     if found is None:

@@ -12,23 +12,19 @@ from interlock.workflows.input.arguments import door
 
 
 @door
-def reset(
-    runtime: Runtime, project: str, tool_id: str, *, by: str, reason: str, if_version: int | None = None
-) -> Breaker:
+def reset(runtime: Runtime, project: str, tool_id: str, order: OverrideOrder) -> Breaker:
     """Close a tool's breaker. Returns it, closed, with no failures.
 
     Args:
         runtime: this process's connections.
         project, tool_id: whose breaker.
-        by, reason: the operator, and why.
-        if_version: only if the breaker is still at this version; None: at any.
+        order: the operator, why, and at which version of the breaker.
 
     Raises:
         UnknownInstance: the tool has no breaker.
-        NotAnOperator: `by` is not an operator.
+        NotAnOperator: `order.by` is not an operator.
         VersionConflict: it has moved on; nothing was changed.
     """
-    order = OverrideOrder(by, reason, if_version=if_version)
     reset_breaker(runtime, known(runtime, project, tool_id).breaker_id, order)
     return known(runtime, project, tool_id)
 

@@ -12,7 +12,7 @@ from interlock.db.core.limits import LimitRow
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, Refused
+from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input import names
 from interlock.workflows.input.arguments import door, record
 from interlock.workflows.spelling import meant
@@ -20,7 +20,7 @@ from interlock.workflows.spelling import meant
 Kind = Literal["project", "type", "tool", "key"]
 
 
-class NoSuchLimit(Refused):
+class NoSuchLimit(UnknownInstance):
     """No limit of that name is in force in the project. `interlock limit list` shows them."""
 
 

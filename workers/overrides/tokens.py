@@ -12,7 +12,7 @@ from interlock.workers.access import tokens
 from interlock.workers.overrides.at_once import AtOnce, at_once
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import BadInput, Refused
+from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input import names as naming
 from interlock.workflows.input.arguments import door, record
 from interlock.workflows.machines.governance.api_token import ROLES, Role
@@ -21,7 +21,7 @@ MOST_PROJECTS = 1_000
 LAST_YEAR = 9_999  # of which PostgreSQL keeps no request
 
 
-class NoSuchToken(Refused):
+class NoSuchToken(UnknownInstance):
     """No token in force has that name or id. `interlock token list` shows them."""
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 from hypothesis import strategies as st
 
 from interlock.cli import main
-from interlock.cli.lib.parsing import as_uuids, json_object, when
+from interlock.cli.lib.parsing import json_object, when
 from interlock.workers.runtime import runtime
 from interlock.workers.settings import settings
 from interlock.workflows.errors import InterlockError
@@ -80,7 +80,7 @@ def _opened(ground: Ground) -> Target:
 
 def _read(words: list[str]) -> None:
     for word in words:
-        for read in (when, as_uuids, lambda text: json_object("--data", text)):
+        for read in (when, lambda text: json_object("--data", text)):
             if not word.startswith("@"):
                 with contextlib.suppress(InterlockError):
                     read(word)  # type: ignore[operator]

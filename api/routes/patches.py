@@ -1,0 +1,95 @@
+"""Patches: the ledger with each diff, its checks and its outcome; a corrected one is handed in."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from interlock.api.access import Called
+from interlock.api.inside import inside
+from interlock.api.models import Text
+from interlock.api.operating import ActOrder, operate_on
+from interlock.api.parameters import Asked, Before, Limit, Project, page
+from interlock.api.problems import JsonAnswer, documented
+from interlock.api.routes.overrides import DONE, told
+from interlock.api.rows import page_model, row_model
+from interlock.db.connection import transaction
+from interlock.db.orchestration import patches
+from interlock.db.orchestration.patches import ListedPatch, PatchEntry
+from interlock.workers.overrides.correct_patch import correct_patch
+from interlock.workflows.errors import BadInput
+from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
+
+router = APIRouter(tags=["patches"])
+
+TYPE = "patch_ledger"
+SHOWN = row_model(PatchEntry, without={"body", "context", "metadata"}, diff=str)
+STATES = ", ".join(PATCH_LEDGER_1_1.states)
+
+
+class CorrectedPatch(ActOrder):
+    """A patch in place of one that was quarantined, rolled back or dropped."""
+
+    based_on: Text = Field(description="the ledger entry that was set aside: its name or UUID")
+    diff: str | None = Field(None, max_length=4_000_000, description="the corrected diff; default: unchanged")
+    workstream: Text | None = Field(None, description="where it lands; default: the old patch's workstream")
+
+
+@router.get("/patches", response_model=page_model(row_model(ListedPatch)), responses=documented(409, 410))
+async def list_patches(  # noqa: PLR0917 - its filters
+    caller: Called,
+    project: Project = None,
+    run: Annotated[Asked, Query(description="Of this run: its name or UUID.")] = None,
+    state: Asked = None,
+    limit: Limit = 50,
+    before: Before = None,
+) -> JsonAnswer:
+    """List ledger entries, newest first."""
+    if state is not None and state not in PATCH_LEDGER_1_1.states:
+        raise BadInput(f"state: there is none {state!r}. There are: {STATES}.")
+
+    def read() -> list[Any]:
+        of_run = caller.instance(run, project, "run")["id"] if run else None
+        with transaction(caller.access.runtime.database) as connection:
+            return patches.page(
+                connection,
+                projects=caller.projects(project),
+                run=of_run,
+                states=(state,) if state else (),
+                before=before,
+                limit=limit + 1,
+            )
+
+    return JsonAnswer(page(await inside(read), limit, "ledger_id"))
+
+
+@router.get("/patches/{ref:path}", response_model=SHOWN, responses=documented(409, 410))
+async def show_patch(caller: Called, ref: Text, project: Project = None) -> JsonAnswer:
+    """Show a ledger entry: its diff, its checks, its moves, its commit, and why it was set aside."""
+
+    def read() -> dict[str, Any]:
+        found = caller.instance(ref, project, TYPE)
+        with transaction(caller.access.runtime.database) as connection:
+            entry = patches.entry(connection, found["id"])
+        return {**entry, "diff": entry["body"]}
+
+    shown = await inside(read)
+    return JsonAnswer({name: shown[name] for name in SHOWN.model_fields})
+
+
+@router.post("/patches", response_model=DONE, responses=documented(409, 410))
+async def hand_in_patch(caller: Called, patch: CorrectedPatch, project: Project = None) -> JsonAnswer:
+    """Hand in a corrected patch in place of one that was set aside. For operators.
+
+    Its task is made anew with the patch as its work, and the task's gates judge it before it is committed.
+    """
+    return told(
+        await operate_on(
+            caller,
+            patch.based_on,
+            project,
+            patch,
+            lambda runtime, ref, why: correct_patch(runtime, ref, patch.diff, why, workstream=patch.workstream),
+            TYPE,
+        )
+    )

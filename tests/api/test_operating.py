@@ -1,0 +1,245 @@
+"""Operators over HTTP: what the commands show and do, with the token in the proof, within the token's projects."""
+
+import base64
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from interlock.db.connection import transaction
+from interlock.db.core import requests
+from interlock.workers.circuit_breakers import calling
+from interlock.workers.client.client import Client
+from interlock.workers.overrides import brakes, budgets, limits, subscriptions
+from interlock.workers.overrides.budgets import Budgeted
+from interlock.workers.overrides.limits import LimitedName
+from interlock.workers.overrides.subscriptions import WantedEvents
+from interlock.workers.overrides.transaction import OverrideOrder
+from tests.calling import Calls, token
+from tests.driving import drain_all, state
+from tests.landscape import ONE_LINE, Landscape
+from tests.stuck import age
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+WHY = {"reason": "a test"}
+ANN = OverrideOrder("ann", "a test")
+DAYS = 3 * 86_400.0
+
+
+@pytest.fixture
+def land(client: Client, dba: Dba, tmp_path: Path) -> Landscape:
+    return Landscape(client.runtime, dba, tmp_path)
+
+
+@pytest.fixture
+def operator(client: Client, ann: None) -> str:
+    """An operator's token for the project `default`."""
+    return token(client.runtime, "ann", "operator")
+
+
+def set_aside(client: Client, name: str, project: str = "default") -> str:
+    """A trigger that an operator has quarantined; returns its request_id."""
+    story = client.create("story", name, project=project)["id"]
+    request_id = client.fire(story, "block", by="agent-7").request_id
+    with transaction(client.runtime.database) as connection:
+        requests.quarantine(connection, [request_id], by="ann", reason="a test")
+    return request_id
+
+
+def test_gates_are_shown_with_what_they_printed_and_run_again(call: Calls, land: Landscape, operator: str) -> None:
+    gate = land.gate(["sh", "-c", "echo seen; echo warned >&2; exit 3"])
+    land.settle()
+    (listed,) = call("GET", "/api/gates?run=demo&state=FAILED").json()["items"]
+    assert (listed["id"], listed["name"], listed["exit_code"]) == (str(gate), "w/g", 3)
+    shown = call("GET", "/api/gates/demo/w/g").json()
+    assert (shown["stdout"], shown["stderr"], shown["command"][0]) == ("seen\n", "warned\n", "sh")
+    asked = call("POST", f"/api/gates/{gate}/rerun", token=operator, json=WHY | {"dry_run": True})
+    assert asked.status_code == 200, asked.text
+    assert asked.json()["made"]
+    assert len(call("GET", "/api/gates").json()["items"]) == 1, "a dry run made none"
+    again = call("POST", "/api/gates/demo/w/g/rerun", token=operator, json=WHY)
+    assert again.status_code == 200, again.text
+    assert len(call("GET", "/api/gates?run=demo").json()["items"]) == 2
+    refused = call("POST", "/api/gates/demo/w/g/rerun", token=operator, json=WHY)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:interlock:problem:illegal-move")
+    assert "was run again before" in refused.json()["detail"]
+
+
+def test_lists_of_gates_are_keyset_pages(call: Calls, land: Landscape) -> None:
+    made = [str(land.gate(["true"], f"g{number}", started=False)) for number in range(5)]
+    seen, before = [], None
+    while True:
+        page = call("GET", "/api/gates", params={"limit": 2} | ({"before": before} if before else {})).json()
+        seen += [each["id"] for each in page["items"]]
+        if (before := page["next"]) is None:
+            break
+    assert seen == made[::-1]
+
+
+def test_a_patch_is_shown_with_its_diff_and_a_corrected_one_is_handed_in(
+    call: Calls, land: Landscape, operator: str
+) -> None:
+    bad, good = land.patch("no diff", "bad"), land.committed_patch(dict(ONE_LINE), "good")
+    land.settle()
+    page = call("GET", "/api/patches?run=demo").json()
+    assert ({each["ledger_id"] for each in page["items"]}, page["next"]) == ({str(bad), str(good)}, None)
+    (quarantined,) = call("GET", "/api/patches?state=quarantined").json()["items"]
+    assert quarantined["ledger_id"] == str(bad)
+    shown = call("GET", "/api/patches/demo/w/good^1").json()
+    assert "-one\n+1\n" in shown["diff"]
+    assert shown["commit_sha"]
+    wanted = WHY | {"based_on": str(bad), "diff": shown["diff"], "dry_run": True}
+    assert call("POST", "/api/patches", json=wanted).status_code == 403
+    answer = call("POST", "/api/patches", token=operator, json=wanted)
+    assert answer.status_code == 200, answer.text
+    committed = call("POST", "/api/patches", token=operator, json=wanted | {"based_on": str(good)})
+    assert committed.status_code == 409
+    assert call("GET", "/api/patches?state=gone").status_code == 422
+
+
+def test_a_brake_says_what_it_holds_and_its_release_names_the_token(
+    call: Calls, client: Client, operator: str, dba: Dba
+) -> None:
+    runtime = client.runtime
+    brake = brakes.put_brake(runtime, "actor", "agent-7", ANN)
+    budgets.set_budget(runtime, Budgeted("actor", "agent-7"), "triggers", ANN, most=100)
+    story = client.create("story", "S-1")["id"]
+    held = call("POST", "/api/triggers?wait=0", json={"instance": "S-1", "trigger": "block"}).json()
+    assert held["status"] == "waiting"
+    (listed,) = call("GET", "/api/brakes").json()["items"]
+    assert (listed["entity_id"], listed["held"], listed["reason"]) == (brake["entity_id"], 1, "a test")
+    shown = call("GET", f"/api/brakes/{brake['entity_id']}").json()
+    assert [each["request_id"] for each in shown["requests"]] == [held["request_id"]]
+    (budget,) = call("GET", "/api/budgets").json()["items"]
+    assert (budget["resource"], budget["most"]) == ("triggers", 100)
+    assert call("POST", f"/api/brakes/{brake['entity_id']}/release", json=WHY).status_code == 403
+    released = call("POST", f"/api/brakes/{brake['entity_id']}/release", token=operator, json=WHY)
+    assert (released.status_code, released.json()["current_state"]) == (200, "released")
+    (proof,) = dba.execute(
+        "SELECT proof FROM interlock.workflow_transitions WHERE workflow_id = %s AND trigger = 'release'",
+        (brake["id"],),
+    ).fetchone() or ("",)
+    assert " token:" in proof
+    drain_all(runtime)
+    assert state(client, story) == "blocked"
+
+
+def test_dead_letters_are_redriven_within_the_tokens_project_only(call: Calls, client: Client, operator: str) -> None:
+    own, other = set_aside(client, "S-1"), set_aside(client, "S-2", "other")
+    (dead,) = call("GET", "/api/dead").json()["requests"]
+    assert (dead["id"], dead["trigger"], dead["project"]) == (own, "block", "default")
+    refused = call("POST", "/api/dead/redrive", token=operator, json=WHY | {"ids": [other]})
+    assert (refused.status_code, "none of these" in refused.json()["detail"]) == (422, True)
+    everything = call("POST", "/api/dead/redrive", token=operator, json=WHY | {"all": True}).json()
+    assert everything == {"redriven": [], "left": {"quarantined": [own], "unreadable": []}}
+    assert call("POST", "/api/dead/redrive", token=operator, json=WHY).status_code == 422
+    done = call("POST", "/api/dead/redrive", token=operator, json=WHY | {"ids": [own, other]})
+    assert done.json() == {"redriven": [own], "left": {}}
+    assert call("GET", "/api/dead").json()["requests"] == []
+    everywhere = token(client.runtime, "cyd", "read-only", None)
+    assert [each["id"] for each in call("GET", "/api/dead", token=everywhere).json()["requests"]] == [other]
+
+
+def test_what_is_stuck_says_the_request_that_cures_it(call: Calls, client: Client, operator: str, dba: Dba) -> None:
+    set_aside(client, "S-1")
+    story = client.show("S-1")["id"]
+    age(dba, story, DAYS)
+    found = call("GET", "/api/stuck").json()
+    (stuck,) = found["items"]
+    assert (found["total"], stuck["entity_id"], stuck["workflow_type"]) == (1, "S-1", "story")
+    assert stuck["command"].startswith("interlock redrive ")
+    cure = stuck["request"]
+    answer = call(cure["method"], cure["path"], token=operator, json=cure["body"])
+    assert answer.status_code == 200, answer.text
+    drain_all(client.runtime)
+    assert state(client, UUID(str(story))) == "blocked"
+    assert call("GET", "/api/stuck?type=nothing").status_code == 422
+
+
+def test_an_open_breaker_is_reset_by_an_operator(call: Calls, client: Client, operator: str) -> None:
+    for _ in range(5):
+        with calling(client.runtime, "default", "pytest") as made:
+            made.failed("exit code 2")
+    (listed,) = call("GET", "/api/breakers").json()["items"]
+    assert (listed["tool_id"], listed["state"]) == ("pytest", "OPEN")
+    assert call("POST", "/api/breakers/pytest/reset", json=WHY).status_code == 403
+    late = call("POST", "/api/breakers/pytest/reset", token=operator, json=WHY | {"if_version": 0})
+    assert (late.status_code, late.json()["type"]) == (409, "urn:interlock:problem:version-conflict")
+    closed = call("POST", "/api/breakers/pytest/reset", token=operator, json=WHY)
+    assert (closed.status_code, closed.json()["state"]) == (200, "CLOSED")
+    assert call("GET", "/api/breakers/pytest").json()["configurations"] == []
+    assert call("GET", "/api/breakers/make").status_code == 404
+
+
+def test_an_override_is_rehearsed_made_and_listed(call: Calls, land: Landscape, operator: str) -> None:
+    patch = land.patch("no diff", "bad")
+    land.settle()
+    wanted = WHY | {"instance": "demo/w/bad^1"}
+    rehearsed = call("POST", "/api/overrides/drop-patch", token=operator, json=wanted | {"dry_run": True})
+    assert (rehearsed.status_code, rehearsed.json()["dry_run"]) == (200, True), rehearsed.text
+    assert call("GET", "/api/overrides").json()["items"] == []
+    assert call("POST", "/api/overrides/drop-patch", json=wanted).status_code == 403
+    made = call("POST", "/api/overrides/drop-patch", token=operator, json=wanted)
+    assert made.status_code == 200, made.text
+    moves = call("GET", "/api/overrides?by=ann").json()["items"]
+    assert {(each["workflow_id"], each["reason"]) for each in moves} == {(str(patch), "a test")}
+    assert call("POST", "/api/overrides/rollback-patch", token=operator, json=wanted).status_code == 422
+
+
+def test_a_report_is_signed_checked_and_noticed_if_it_was_changed(call: Calls, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    client.fire(story, "design_complete", by="bot")
+    drain_all(client.runtime)
+    made = call("GET", "/api/audit/report?instance=S-1")
+    assert made.status_code == 200, made.text
+    envelope = made.json()
+    checked = call("POST", "/api/audit/report/check", json=envelope).json()
+    assert (checked["ok"], checked["findings"], checked["events"]) == (True, [], 1)
+    forged = base64.b64encode(base64.b64decode(envelope["payload"]).replace(b"bot", b"eve")).decode()
+    checked = call("POST", "/api/audit/report/check", json=envelope | {"payload": forged}).json()
+    assert (checked["ok"], checked["about"]) == (False, None)
+    period = call("GET", "/api/audit/report?since=2026-01-01T00:00:00Z")
+    assert json.loads(base64.b64decode(period.json()["payload"]))["predicate"]["scope"]["project"] == "default"
+    assert call("GET", "/api/audit/report").status_code == 422
+    assert call("GET", "/api/audit/report?since=2026-01-01T00:00:00Z&most=0").status_code == 422
+    assert call("GET", "/api/audit").json() == {"items": []}
+
+
+def test_admins_see_the_tokens_that_theirs_covers_and_revoke_them(call: Calls, client: Client, ann: None) -> None:
+    runtime = client.runtime
+    token(runtime, "cyd", projects=None)
+    token(runtime, "eve", projects=("default", "other"))
+    some, every = token(runtime, "ann", "admin"), token(runtime, "ann", "admin", None)
+    listed = call("GET", "/api/tokens", token=some).json()["items"]
+    assert {each["name"] for each in listed} == {"agent-7", "ann"}
+    assert all(each["projects"] == ["default"] for each in listed)
+    found = {each["name"]: each["token_id"] for each in call("GET", "/api/tokens", token=every).json()["items"]}
+    assert {"cyd", "eve"} < found.keys()
+    assert not any(key.startswith("secret") for each in listed for key in each)
+    assert call("POST", f"/api/tokens/{found['cyd']}/revoke", token=some, json=WHY).status_code == 404
+    gone = call("POST", f"/api/tokens/{found['cyd']}/revoke", token=every, json=WHY)
+    assert [each["state"] for each in gone.json()["items"]] == ["revoked"]
+    own = call("POST", f"/api/tokens/{found['agent-7']}/revoke", json=WHY)
+    assert own.status_code == 200, own.text
+    assert call("GET", "/api/stuck").status_code == 401
+
+
+def test_limits_and_subscriptions_are_listed_and_events_delivered_again(
+    call: Calls, client: Client, operator: str, dba: Dba
+) -> None:
+    runtime = client.runtime
+    limits.set_limit(runtime, LimitedName("key", "eu"), ANN, at_once_most=3)
+    wanted = WantedEvents()
+    subscriptions.subscribe(runtime, "chat", "https://chat.example/", ANN, secrets=["env:X"], wanted=wanted)
+    (limit,) = call("GET", "/api/limits").json()["items"]
+    assert (limit["name"], limit["at_once"], limit["uses"][0]["room"]) == ("eu", 3, 3)
+    (listed,) = call("GET", "/api/subscriptions").json()["items"]
+    assert (listed["name"], listed["state"]) == ("chat", "active")
+    said = WHY | {"since": "2026-01-01T00:00:00Z"}
+    assert call("POST", "/api/subscriptions/chat/replay", json=said).status_code == 403
+    assert call("POST", "/api/subscriptions/chat/replay", token=operator, json=WHY).status_code == 422
+    again = call("POST", "/api/subscriptions/chat/replay", token=operator, json=said)
+    assert again.status_code == 200, again.text
+    assert again.json()["events"] > 0
