@@ -2,20 +2,23 @@
 
 from typing import Any
 
-from fastapi.security.utils import get_authorization_scheme_param
+from starlette.types import Scope
 
 from interlock.api.mcp.door import ApiDoor
+from interlock.api.presented import Presented
+
+STATE = "mcp_principal"
 
 
-def presented(header: str | None) -> str:
-    """The token of an Authorization header; "" if it has none."""
-    scheme, credentials = get_authorization_scheme_param(header)
-    return credentials if scheme.lower() == "bearer" else ""
+def note(scope: Scope, who: Presented) -> None:
+    """Keep with an HTTP request whose token it presents, so that its calls of the API need not look that up."""
+    scope.setdefault("state", {})[STATE] = who
 
 
-def token_of(ctx: Any, door: ApiDoor) -> str:
+def token_of(ctx: Any, door: ApiDoor) -> Presented:
     """The token of the HTTP request that a tool, a resource or a method is asked by; over stdio, that of the server."""
     if door.token is not None:
-        return door.token
+        return Presented(door.token)
     request = getattr(ctx, "request", None) or ctx.request_context.request
-    return presented(request.headers.get("authorization"))
+    found: Presented = request.scope["state"][STATE]
+    return found

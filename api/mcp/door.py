@@ -12,6 +12,8 @@ from urllib.parse import quote
 from httpx2 import AsyncClient, Response
 from mcp.types import CallToolResult, TextContent
 
+from interlock.api.presented import KNOWN, Presented
+
 SLACK_SECONDS = 30.0  # that a call may take longer than it waits
 
 
@@ -25,11 +27,15 @@ class ApiDoor:
     def __init__(self, client: AsyncClient, token: str | None = None) -> None:
         self._client, self.token = client, token
 
-    async def ask(self, token: str, method: str, path: str, **said: Any) -> Response:
+    async def ask(self, who: Presented, method: str, path: str, **said: Any) -> Response:
         """Send one request; see `httpx2.AsyncClient.request`."""
         waits = float((said.get("params") or {}).get("wait") or 0.0)
-        headers = {"Authorization": f"Bearer {token}"}
-        return await self._client.request(method, path, headers=headers, timeout=SLACK_SECONDS + waits, **said)
+        headers = {"Authorization": f"Bearer {who.token}"}
+        known = KNOWN.set(who)
+        try:
+            return await self._client.request(method, path, headers=headers, timeout=SLACK_SECONDS + waits, **said)
+        finally:
+            KNOWN.reset(known)
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.api.access import bearer, caller
+from interlock.api.mcp.bearer import note
 from interlock.api.mcp.door import ApiDoor
 from interlock.api.mcp.server import make_server
+from interlock.api.presented import Presented
 
 PATH = "/mcp"
 # The API has checked the Host; and a token is no cookie, which somebody else's page could make use of.
@@ -34,7 +36,9 @@ class McpMount:
         if scope["method"] != "POST":  # a stream would be open for ever, and nothing is ever sent on it
             raise HTTPException(405, headers={"Allow": "POST"})
         request = Request(scope)
-        await caller(request, await bearer(request))
+        given = await bearer(request)
+        who = await caller(request, given)
+        note(scope, Presented(given.credentials if given else "", who.principal))
         if self._running is None or self._running.done():
             self._ready.clear()
             self._running = asyncio.create_task(self._run())

@@ -18,6 +18,7 @@ from mcp_types import RequestParams
 from interlock.api.mcp.bearer import token_of
 from interlock.api.mcp.door import ApiDoor, answered, at, of
 from interlock.api.mcp.tools import CLAIM, FIRE, claimed
+from interlock.api.presented import Presented
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 VERSIONS = frozenset({"2026-07-28"})
@@ -87,17 +88,17 @@ class InterlockTasks(Extension):
     async def _get(self, ctx: Ctx, params: TaskParams) -> TaskLook:
         require_client_extension(ctx, IDENTIFIER)
         kind, _, name = params.task_id.partition(":")
-        token = token_of(ctx, self._door)
+        who = token_of(ctx, self._door)
         if kind == TRIGGER and name:
-            return await self._trigger(token, params.task_id, name)
+            return await self._trigger(who, params.task_id, name)
         if kind == WAIT:
-            answer = await claimed(self._door, token, name or None, [], 0.0)
+            answer = await claimed(self._door, who, name or None, [], 0.0)
             open_ = not answer.is_error and (answer.structured_content or {})["claim"] is None
             return _look(params.task_id, None if open_ else answer, "no task fits yet")
         raise MCPError(code=INVALID_PARAMS, message=f"There is no task {params.task_id!r}.")
 
-    async def _trigger(self, token: str, task_id: str, request_id: str) -> TaskLook:
-        answer = await self._door.ask(token, "GET", at("/api/requests", request_id))
+    async def _trigger(self, who: Presented, task_id: str, request_id: str) -> TaskLook:
+        answer = await self._door.ask(who, "GET", at("/api/requests", request_id))
         if answer.status_code == 404:
             raise MCPError(code=INVALID_PARAMS, message=f"There is no task {task_id!r} for this token.")
         said: Mapping[str, Any] = answer.json()

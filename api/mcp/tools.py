@@ -10,6 +10,7 @@ from pydantic import Field
 
 from interlock.api.mcp.bearer import token_of
 from interlock.api.mcp.door import ApiDoor, answered, at, given, of
+from interlock.api.presented import Presented
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -189,17 +190,17 @@ async def _called(door: ApiDoor, ctx: Ctx, method: str, path: str, **said: Any) 
 
 
 async def claimed(
-    door: ApiDoor, token: str, project: str | None, capabilities: list[str], wait: float
+    door: ApiDoor, who: Presented, project: str | None, capabilities: list[str], wait: float
 ) -> CallToolResult:
     """What `claim_task` returns: the claim that the agent holds already, or a new one."""
     where = given(project=project)
-    registered = await door.ask(token, "PUT", "/api/agent", json={"capabilities": capabilities}, params=where)
+    registered = await door.ask(who, "PUT", "/api/agent", json={"capabilities": capabilities}, params=where)
     if registered.status_code >= 400:
         return answered(registered)
-    held = (await door.ask(token, "GET", "/api/agent/claims", params=where)).json().get("items")
+    held = (await door.ask(who, "GET", "/api/agent/claims", params=where)).json().get("items")
     if held:
         return of({"claim": held[0]})
-    answer = await door.ask(token, "POST", "/api/agent/claims", params=where | {"wait": wait})
+    answer = await door.ask(who, "POST", "/api/agent/claims", params=where | {"wait": wait})
     if answer.status_code >= 400:
         return answered(answer)
     return of({"claim": None if answer.status_code == 204 else answer.json()})

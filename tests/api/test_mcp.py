@@ -16,9 +16,13 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult
 from mcp_types import Request
 
+from interlock.api import access
 from interlock.api.mcp.tasks import IDENTIFIER, TaskAcknowledged, TaskHandle, TaskLook, TaskParams
 from interlock.api.rates import Rates
+from interlock.workers.access.tokens import Principal, find
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.tokens import revoke_tokens
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.calling import BASE, Calls, bearing, token
 from tests.crewing import Site
@@ -189,6 +193,32 @@ def test_a_held_trigger_is_a_task_until_its_approval_is_decided(call: Calls, cli
 
     with applying(client.runtime):
         played(call, play)
+
+
+def test_a_request_looks_its_token_up_once_and_the_next_one_anew(
+    call: Calls, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def counted(runtime: Runtime, bearer: str) -> Principal | None:
+        looked.append(bearer)
+        return find(runtime, bearer)
+
+    monkeypatch.setattr(access, "find", counted)
+
+    async def play() -> None:
+        async with session(call, call.token) as agent:
+            await agent("claim_task", wait=0)  # the client has asked for the list of tools, too
+            looked.clear()
+            assert (await agent("claim_task", wait=0))["claim"] is None
+            assert looked == [call.token], "three calls of the API, one look-up"
+            await asyncio.to_thread(revoke_tokens, client.runtime, "agent-7", OverrideOrder("ann", "a test"))
+            answer = await call.client.post(
+                f"{BASE}/mcp/", headers=bearing(call.token), json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            )
+            assert answer.status_code == 401
+
+    played(call, play)
 
 
 @pytest.mark.parametrize("presented", ["", "ilk_" + "A" * 43])
