@@ -195,6 +195,12 @@ class DefinitionDetail(BaseModel):
     checksum: str
 
 
+class StateDiagram(BaseModel):
+    """A machine as a picture."""
+
+    mermaid: str = Field(description="a `stateDiagram-v2`")
+
+
 class RegisteredAgent(BaseModel):
     """A registered agent."""
 

@@ -18,7 +18,7 @@ import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from interlock.workers.settings import Settings
+from interlock.workers.settings import LOOPBACK, Settings
 from interlock.workers.system import process_privacy
 from interlock.workers.telemetry import logs
 from interlock.workflows.errors import InterlockError
@@ -32,7 +32,6 @@ CONNECTIONS = 1_000
 STOP_SECONDS = 5
 DEFAULT_PORT = 8080
 ALIVE_PATH, ALIVE_BODY = "/api/health", b'{"status": "ok"}'
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 

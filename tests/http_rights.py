@@ -160,6 +160,8 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ),
     ("GET", "/api/definitions"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions"),
     ("GET", "/api/definitions/{type}"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story"),
+    ("GET", "/api/definitions/{type}/diagram"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story/diagram"),
+    ("GET", "/api/diagrams/{ref:path}"): _one(lambda there: f"/api/diagrams/{there.story}"),
     ("GET", "/api/health"): RouteRight(NOBODY_NEEDED, 200, 0, lambda _: "/api/health"),
     ("GET", "/api/ready"): RouteRight(NOBODY_NEEDED, 200, 0, lambda _: "/api/ready"),
 }

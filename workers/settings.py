@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,6 +29,7 @@ from interlock.workflows.output.urls import shown_url
 
 SERVERS_FILE = "servers.json"
 REDIS = ("redis://", "rediss://", "unix://")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BROKERS = (*REDIS, "amqp://", "amqps://", "pyamqp://")
 
 COMMAND_LINE = re.compile(r"""(?:[^;'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTALL)
@@ -500,6 +502,12 @@ class Settings(BaseSettings):
         """The Redis of the event bus and the partitions' flags; None if the broker is RabbitMQ and no Redis is set."""
         url = self.redis_url or self.resolved_broker_url()
         return url if url.startswith(REDIS) else None
+
+    def resolved_api_url(self) -> str | None:
+        """Where the HTTP API answers: INTERLOCK_API_URL, else that of `interlock up` here; None: it is not known."""
+        with suppress(NotRunning):
+            return self.api_url or self._embedded("api_url") or None
+        return None
 
     def _embedded(self, key: str) -> str:
         try:

@@ -118,6 +118,45 @@ def add_tools(server: MCPServer[Any], door: ApiDoor) -> None:
         return await call(ctx, "POST", f"{at('/api/approvals', approval)}/decision", json=said)
 
     _add_work(server, door)
+    _add_operating(server, door)
+
+
+def _add_operating(server: MCPServer[Any], door: ApiDoor) -> None:
+    """The tools of who finds out why something waits, and of operators."""
+    call = partial(_called, door)
+
+    @server.tool(annotations=READS)
+    async def list_stuck(ctx: Ctx, project: Project = None, type: str | None = None) -> CallToolResult:
+        """List what is stuck: since when, why, and the command and the request that would help."""
+        return await call(ctx, "GET", "/api/stuck", params=given(project=project, type=type))
+
+    @server.tool(annotations=READS)
+    async def show_gate(ctx: Ctx, gate: Ref, project: Project = None) -> CallToolResult:
+        """Show a gate: its command, its exit code and what the command printed."""
+        return await call(ctx, "GET", at("/api/gates", gate), params=given(project=project))
+
+    @server.tool(annotations=READS)
+    async def show_patch(ctx: Ctx, patch: Ref, project: Project = None) -> CallToolResult:
+        """Show a patch: its diff, its checks, its moves, and why it was set aside."""
+        return await call(ctx, "GET", at("/api/patches", patch), params=given(project=project))
+
+    @server.tool(annotations=WRITES)
+    async def submit_patch(
+        ctx: Ctx,
+        *,
+        based_on: Annotated[str, Field(description="the patch that was set aside: its name or UUID")],
+        diff: Annotated[str, Field(description="the corrected diff, as `git diff` prints it")],
+        reason: Annotated[str, Field(description="what was wrong; kept in history")],
+        workstream: Annotated[str | None, Field(description="default: the old patch's")] = None,
+        project: Project = None,
+        dry_run: Annotated[bool, Field(description="say what would happen, and change nothing")] = False,
+    ) -> CallToolResult:
+        """Hand in a corrected patch in place of one that was quarantined, rolled back or dropped. For operators.
+
+        Gates judge it before it is committed.
+        """
+        said = given(based_on=based_on, diff=diff, reason=reason, workstream=workstream, dry_run=dry_run)
+        return await call(ctx, "POST", "/api/patches", json=said, params=given(project=project))
 
 
 def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:

@@ -4,8 +4,10 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from httpx2 import ASGITransport
 from httpx2 import AsyncClient as HttpClient
@@ -27,6 +29,8 @@ from interlock.workers.runtime import Runtime
 from tests.calling import BASE, Calls, bearing, token
 from tests.crewing import Site
 from tests.driving import drain_all
+from tests.landscape import ONE_LINE, Landscape
+from tests.repositories import diff
 
 pytestmark = pytest.mark.integration
 TASK = {"kind": "agent", "agent": {"prompt": "write a test"}}
@@ -108,6 +112,12 @@ def applying(runtime: Runtime) -> Iterator[None]:
         thread.join()
 
 
+async def text(agent: Session, uri: str) -> str:
+    """A resource's text."""
+    (read,) = (await agent.client.read_resource(uri)).contents
+    return str(read.text)  # type: ignore[union-attr]
+
+
 def played(call: Calls, play: Callable[[], Awaitable[None]]) -> None:
     call.loop.run(play())  # type: ignore[arg-type]
 
@@ -141,8 +151,12 @@ def test_a_story_goes_from_analysis_to_done_with_one_refusal_and_one_approval(ca
             assert done["result"]["to"] == "done"
             moves = (await agent("show_history", instance="S-1"))["items"]
             assert [each["triggered_by"] for each in moves if each["trigger"] != "approve"] == ["agent-7"] * 4
-            (read,) = (await agent.client.read_resource("interlock://instances/story/S-1")).contents
-            assert '"current_state": "done"' in read.text  # type: ignore[union-attr]
+            assert '"current_state": "done"' in await text(agent, "interlock://instances/story/S-1")
+            assert '"entity_id": "S-1"' in await text(agent, "interlock://projects/default/instances")
+            diagram = await text(agent, "interlock://diagrams/story/S-1")
+            assert diagram.startswith("stateDiagram-v2\n")
+            assert "class done current" in diagram
+            assert diagram.startswith(await text(agent, "interlock://definitions/story/diagram"))
 
     with applying(client.runtime):
         played(call, play)
@@ -217,6 +231,28 @@ def test_a_request_looks_its_token_up_once_and_the_next_one_anew(
                 f"{BASE}/mcp/", headers=bearing(call.token), json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
             )
             assert answer.status_code == 401
+
+    played(call, play)
+
+
+def test_an_operators_agent_sees_why_a_patch_was_set_aside_and_hands_in_a_corrected_one(
+    call: Calls, client: Client, dba: "psycopg.Connection[Any]", tmp_path: Path
+) -> None:
+    land = Landscape(client.runtime, dba, tmp_path)
+    land.patch("no diff", "bad")
+    land.settle()
+    operator = token(client.runtime, "ann", "operator")
+    corrected = {"based_on": "demo/w/bad^1", "diff": diff(land.checkout, dict(ONE_LINE)), "reason": "it was no diff"}
+
+    async def play() -> None:
+        async with session(call, operator) as agent, session(call, call.token) as other:
+            shown = await other("show_patch", patch="demo/w/bad^1")
+            assert "cannot read it as a diff" in shown["quarantine_reason"]
+            refused = await other.refused("submit_patch", **corrected)
+            assert (refused["status"], "Who may: " in refused["detail"]) == (403, True)
+            done = await agent("submit_patch", **corrected)
+            assert done["made"]
+            assert (await agent("list_stuck"))["total"] == 0
 
     played(call, play)
 

@@ -17,6 +17,8 @@ from httpx import Client as HttpClient
 from interlock.api import server
 from interlock.supervisor.environment import environment
 from interlock.workers.client.client import Client
+from interlock.workers.operations.checks.api import check_api
+from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.calling import bearing, token
 from tests.waiting import eventually
@@ -132,3 +134,17 @@ def test_an_address_or_certificate_that_cannot_be_used_is_said(
     chosen = default_settings.model_copy(update=wrong)
     with pytest.raises(server.CannotServe, match=said):
         server.serve(chosen, chosen.api_host, 0)
+
+
+def test_doctor_says_whether_the_api_answers_and_whether_tokens_are_read_on_the_way(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    def found(**said: object) -> dict[str, str]:
+        runtime = Runtime(settings.model_copy(update=said))
+        return {each.level: each.message for each in check_api(runtime)}
+
+    with serving(settings, tmp_path / "log") as (_, url):
+        assert found(api_url=url) == {"ok": f"{url} answers"}
+    assert "does not answer" in found(api_url=url)["fail"]
+    assert "without TLS" in found(api_host="192.0.2.1")["warn"]
+    assert "warn" not in found(api_host="192.0.2.1", api_tls_certificate=tmp_path)

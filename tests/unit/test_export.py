@@ -137,6 +137,14 @@ def test_the_diagram_shows_every_move_and_every_end(definition: Definition) -> N
     assert drawn.count("--> [*]") == len(definition.terminal)
 
 
+@every
+def test_the_diagram_of_an_instance_lights_its_state_and_is_otherwise_the_same(definition: Definition) -> None:
+    plain = mermaid(definition)
+    lit = mermaid(definition, definition.initial)
+    assert lit.startswith(plain)
+    assert f"    class {definition.initial} current" in lit.removeprefix(plain).splitlines()
+
+
 def test_the_diagram_marks_approvals_guards_and_deadlines() -> None:
     assert "approved --> merged: merge ‖ approval" in mermaid(catalogue().get("pr_review"))
     assert "review --> testing: approve ? pull_request_merged" in mermaid(STORY)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
-from interlock.workers.operations.checks import database, evidence, instances, processes, requests
+from interlock.workers.operations.checks import api, database, evidence, instances, processes, requests
 from interlock.workers.operations.checks.finding import Finding
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import NotRunning, NotYours
@@ -35,6 +35,7 @@ CHECKS: tuple[tuple[str, Callable[[Runtime], Iterator[Finding]]], ...] = (
     ("workers", processes.check_workers),
     ("sandbox", processes.check_sandbox),
     ("crew", processes.check_crew),
+    ("api", api.check_api),
     ("journal", evidence.check_journal),
     ("anchors", evidence.check_anchors),
     ("copies", evidence.check_copies),

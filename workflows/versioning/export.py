@@ -7,6 +7,8 @@ from typing import Any
 from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Transition
 from interlock.workflows.typed import recorded_schema
 
+LIT = "fill:#ffd54f,stroke:#333,color:#000"  # the current state of a diagram
+
 
 def public(definition: Definition) -> dict[str, Any]:
     """The published form: `{type, version, initial, states, transitions}`, with one transition per source.
@@ -104,10 +106,10 @@ def canonical_checksum(body: dict[str, Any]) -> str:
     return sha256(canonical.encode()).hexdigest()
 
 
-def mermaid(definition: Definition) -> str:
+def mermaid(definition: Definition, current: str | None = None) -> str:
     """A `stateDiagram-v2`; `‖` marks an approval point, `?` a guard, `by` who may fire it, unless anyone may.
 
-    Moves that change a link and no state are notes, one for each trigger.
+    Moves that change a link and no state are notes, one for each trigger. The state `current`, if given, is lit.
     """
     lines = ["stateDiagram-v2", f"    [*] --> {definition.initial}"]
     staying: dict[str, list[str]] = {}
@@ -122,6 +124,8 @@ def mermaid(definition: Definition) -> str:
     for state, deadline in definition.deadlines.items():
         lines.append(f"    note right of {state}: {deadline.trigger} after {duration_text(deadline)}")
     lines += [f"    {state} --> [*]" for state in definition.states if state in definition.terminal]
+    if current is not None:
+        lines += [f"    classDef current {LIT}", f"    class {current} current"]
     return "\n".join(lines)
 
 
