@@ -64,8 +64,8 @@ class RouteGroup:
 GROUPS = tuple(
     RouteGroup(each.router)
     for each in (
-        instances, triggers, events, approvals, schedules, agents, gates, patches, breakers, stuck, dead, brakes, limits,
-        overrides, audit, subscriptions, tokens, definitions, health,
+        instances, triggers, events, approvals, schedules, agents, gates, patches, breakers, stuck, dead, brakes,
+        limits, overrides, audit, subscriptions, tokens, definitions, health,
     )
 )  # fmt: skip
 
