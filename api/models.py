@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from interlock.workflows.input.names import UNKEPT, WORDS_LIMIT, point
 from interlock.workflows.outcomes import Status
@@ -21,10 +21,21 @@ Text = Annotated[str, Field(max_length=WORDS_LIMIT), AfterValidator(_storable)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 
 
+MOST_UNKNOWN = 20  # members of a request that are refused one by one
+
+
 class Taken(BaseModel):
     """The body of a request. Unknown members are refused, so that a misspelt one is noticed; `by` is the token's."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_many_unknown(cls, said: Any) -> Any:
+        """Refuse many unknown members by one error: those of 200,000 take seconds to describe."""
+        if isinstance(said, dict) and len(said) > len(cls.model_fields) + MOST_UNKNOWN:
+            raise ValueError(f"it has {len(said):,} members, and {len(cls.model_fields)} are known")
+        return said
 
 
 class InstanceSummary(BaseModel):

@@ -80,7 +80,10 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
     ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
 }
-REUSED = "That request_id was used with another body. Use a new one, or the same body."  # by whom is not said (HTTP-4)
+HERE: Mapping[type[BaseException], str] = {  # what is said in place of an error's own words
+    errors.RequestConflict: "That request_id was used with another body. Use a new one, or the same body.",  # HTTP-4
+    StaleClaim: "Stop working on that task: GET /api/agent/claims lists the claims that this agent holds.",
+}
 OF_STATUS = {
     each.status: each
     for each in (
@@ -117,7 +120,8 @@ class JsonAnswer(Response):
         self, content: Any, status: int = 200, *, problem: bool = False, headers: Mapping[str, str] | None = None
     ) -> None:
         media_type = MEDIA_TYPE if problem else None
-        super().__init__(json_text(content, default=plain), status, headers, media_type)
+        text = "" if status == 204 else json_text(content, default=plain)  # h11 fails on a 204 with a body
+        super().__init__(text, status, headers, media_type)
 
 
 def body(kind: ProblemKind, detail: str | None = None, **more: Any) -> dict[str, Any]:
@@ -151,8 +155,7 @@ async def _told(request: Request, error: Exception) -> JsonAnswer:
         return await _broken(request, error)
     more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
     headers = {"Retry-After": str(ceil(error.seconds))} if isinstance(error, TooManyRequests) else None
-    detail = REUSED if isinstance(error, errors.RequestConflict) else str(error)
-    return answer(kind, detail, headers=headers, **more)
+    return answer(kind, HERE.get(type(error), str(error)), headers=headers, **more)
 
 
 async def _of_database(request: Request, error: Exception) -> JsonAnswer:

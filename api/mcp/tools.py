@@ -211,9 +211,10 @@ def _add_work(server: MCPServer[Any], door: ApiDoor) -> None:
         error: Annotated[str | None, Field(description="what went wrong; the task may be tried again")] = None,
         output: Annotated[Mapping[str, Any] | None, Field(description="what you did; kept in history")] = None,
         result: Annotated[Any, Field(description="JSON for later tasks, at most 64 KiB")] = None,
+        spent: Annotated[Mapping[str, Any] | None, Field(description="its cost: `tokens` (whole) and `usd`")] = None,
     ) -> CallToolResult:
         """Hand in a claimed task: completed, or failed with an error. Repeating it is harmless."""
-        said = given(token=token, exit_code=exit_code, error=error, output=output, result=result)
+        said = given(token=token, exit_code=exit_code, error=error, output=output, result=result, spent=spent)
         asked = given(project=project)
         return await call(ctx, "POST", "/api/agent/finish", json=said, params=asked)
 

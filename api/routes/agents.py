@@ -59,6 +59,9 @@ class TaskEnd(Taken):
     error: Text | None = Field(None, description="what went wrong; the task is tried again while it has retries left")
     output: dict[str, Any] = Field({}, description="what it did, such as `stdout`; kept in the task's history")
     result: Any = Field(None, description="any JSON of at most 64 KiB, for later tasks")
+    spent: dict[str, Any] | None = Field(
+        None, examples=[{"tokens": 1200, "usd": 0.4}], description="what it cost; budgets count it"
+    )
 
 
 class TaskLog(Taken):
@@ -114,7 +117,7 @@ async def send_heartbeat(
 @router.post("/agent/finish", response_model=AgentReport, responses=documented(409))
 async def finish_task(agent: AgentCalled, end: TaskEnd) -> JsonAnswer:
     """Report how a claimed task ended: completed if its exit code is expected, else failed. Repeat it safely."""
-    said = {name: getattr(end, name) for name in ("exit_code", "error", "output", "result")}
+    said = {name: getattr(end, name) for name in ("exit_code", "error", "output", "result", "spent")}
     return JsonAnswer({"trigger": await agent.do(lambda worker: worker.finish(end.token, **said))})
 
 

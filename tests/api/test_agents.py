@@ -11,6 +11,7 @@ from httpx import Response
 from interlock.api.queued import Queued
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.budgets import Budgeted, set_budget
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool import attempts
@@ -85,10 +86,28 @@ def test_a_stale_report_is_refused_and_the_claim_of_another_is_not_spoken_for(
     assert call("PUT", "/api/agent", json={}, token=other).status_code == 201
     stolen = call("POST", "/api/agent/finish", json={"token": claim["token"]}, token=other)
     assert (stolen.status_code, stolen.json()["type"]) == (409, "urn:interlock:problem:stale-claim")
+    assert "GET /api/agent/claims" in stolen.json()["detail"]
     call("DELETE", "/api/agent")  # gives the task back
     drain_all(client.runtime)
     late = finish(call, claim["token"])
     assert (late.status_code, late.json()["type"]) == (409, "urn:interlock:problem:ended")
+
+
+def test_what_an_agent_says_it_spent_is_kept_and_counted(call: Calls, client: Client, site: Site) -> None:
+    budget = Budgeted("actor", "agent-7", "default")
+    set_budget(client.runtime, budget, "tokens", OverrideOrder("ann", "a test"), most=1_000)
+    first, second = site.queue(2, **GIVEN)
+    call("PUT", "/api/agent", json={})
+    claim = claimed(call)
+    assert finish(call, claim["token"], spent={"tokens": 1.5}).status_code == 422
+    assert finish(call, claim["token"], spent={"tokens": 1_200, "usd": 0.4}).status_code == 200
+    drain_all(client.runtime)
+    events = client.history(UUID(str(claim["task_id"])))
+    (told,) = [each["metadata"]["spent"] for each in events if "spent" in each["metadata"]]
+    assert told == {"tokens": 1_200, "usd": 0.4}
+    none = call("POST", "/api/agent/claims")
+    assert (none.status_code, none.content) == (204, b""), "its brake is on"
+    assert "queued" in {state(client, each) for each in (first, second)}
 
 
 def test_another_token_of_the_same_name_is_another_worker(call: Calls, client: Client) -> None:

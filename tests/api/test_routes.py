@@ -227,3 +227,12 @@ def test_a_wrong_value_is_a_422_that_says_which(call: Calls, said: dict[str, obj
     refused = call("POST", "/api/triggers", params=SOON, json=said)
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
     assert detail in refused.json()["detail"]
+
+
+def test_links_to_what_is_in_another_project_are_not_shown(call: Calls, client: Client) -> None:
+    story(call)
+    seen = client.show("story/S-1")["id"]
+    for project in ("default", "other"):
+        client.create("pr_review", f"PR-{project}", project=project, context={"author": "bob", "story_id": str(seen)})
+    assert len(client.show(seen)["links"]) == 2
+    assert [each["entity_id"] for each in call("GET", "/api/instances/S-1").json()["links"]] == ["PR-default"]
