@@ -36,7 +36,7 @@ def test_from_a_budget_to_the_release_of_its_brake(terminal: Terminal) -> None:
     assert "a1 has used 1 triggers of 1" in held.said
     (brake,) = terminal.ok("brake", "list")
     name = brake["entity_id"]
-    assert f"interlock brake release {name}" in held.said
+    assert f"interlock brake release {name} --project '{brake['project']}' --reason" in held.said
     assert [each["trigger"] for each in terminal.ok("brake", "show", name)["requests"]] == ["start_coding"]
     assert "2 budgets" in terminal.run("budget", "list").said
     assert terminal.run("brake", "release", name, "--by", "mallory", "--reason", "mine").code == 2

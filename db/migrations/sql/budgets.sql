@@ -274,8 +274,9 @@ END $$;
 CREATE FUNCTION interlock.says_held(b interlock.brakes) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN jsonb_build_object('code', 'braked', 'brake', 'brake/' || b.entity_id, 'brake_id', b.brake_id,
-        'message', format('brake/%1$s holds it: %2$s. It goes on when an operator releases that: interlock brake release %1$s --reason WHY',
-                          b.entity_id, b.reason));
+        'message', format('brake/%1$s holds it: %2$s. It goes on when an operator releases that: '
+                          'interlock brake release %1$s --project %3$s --reason WHY',
+                          b.entity_id, b.reason, quote_literal(b.project)));
 END $$;
 
 -- As a request is accepted: it is held by the brake that is on, or that it puts on, or counted; and what it says was spent is counted. A
