@@ -25,7 +25,7 @@ from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
-from interlock.workers.access.tokens import Principal, find, is_in_force
+from interlock.workers.access.tokens import Principal, find, in_force
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
@@ -78,7 +78,7 @@ class Caller:
 
     async def still(self) -> None:
         """For who has waited: raise `HTTPException` (401) if the token gives no right any more (TOKEN-5)."""
-        if not await inside(is_in_force, self.access.runtime, self.principal):
+        if not await inside(in_force, self.access.runtime, {self.principal.token_id}):
             raise HTTPException(401, headers=CHALLENGE)
 
     async def outcomes(self, receipts: Sequence[Receipt], seconds: float) -> list[Receipt]:

@@ -31,10 +31,6 @@ INSERT INTO interlock.api_token_uses AS u (token_id, last_used_at) VALUES (%(id)
     ON CONFLICT (token_id) DO UPDATE SET last_used_at = now() WHERE u.last_used_at < now() - interval '1 minute'
 RETURNING token_id
 """)
-_IN_FORCE = in_schema("""
-SELECT token_id FROM interlock.api_tokens
- WHERE token_id = %(id)s AND state = 'active' AND (expires_at IS NULL OR expires_at > now())
-""")
 _COUNT = in_schema("SELECT count(*) FROM interlock.api_tokens")
 
 
@@ -94,11 +90,6 @@ def in_force(statements: Engine, token_ids: Collection[UUID]) -> set[UUID]:
 def note_use(statements: Engine, token_id: UUID) -> None:
     """Note that a token is in use, unless that was noted within the last minute."""
     first_row(statements, _NOTE_USE, {"id": token_id})
-
-
-def is_in_force(statements: Engine, token_id: UUID) -> bool:
-    """Whether a token still gives a right: it is neither revoked nor expired."""
-    return first_row(statements, _IN_FORCE, {"id": token_id}) is not None
 
 
 def count(connection: Connection) -> int:

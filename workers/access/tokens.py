@@ -60,11 +60,6 @@ def digest_of(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def is_in_force(runtime: Runtime, principal: Principal) -> bool:
-    """Whether a principal's token still gives a right; for who has waited since it was found. Called as `find`."""
-    return api_tokens.is_in_force(runtime.statements, principal.token_id)
-
-
 def find(runtime: Runtime, bearer: str) -> Principal | None:
     """Who acts with a token that somebody presents, and note its use, at most once a minute.
 
