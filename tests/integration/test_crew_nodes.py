@@ -201,15 +201,21 @@ def test_a_task_whose_process_is_killed_is_carried_out_elsewhere_and_ends_once(
     assert {"health_check_timeout", "max_timeout_exceeded"} <= set(trail(client, lost))
 
 
+def _at_work(client: Client, project: str, dba: "psycopg.Connection[Any]", folder: Path) -> tuple[UUID, UUID]:
+    """The only worker and the task that it has begun, whose retry would come in ten minutes."""
+    (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
+    (task,) = Site(client, project).submit(1, command=slow(folder), backoff={"base": 600})
+    eventually(lambda: noted(folder, "begun"), PATIENCE)
+    return worker, task
+
+
 @pytest.mark.usefixtures("engine")
 def test_a_killed_node_is_noticed_by_the_one_that_takes_its_place(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     """Long before its silence is: heartbeats are due every minute here."""
     with working(settings, tmp_path) as doomed:
-        (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
-        (task,) = Site(client, project).submit(1, command=slow(tmp_path), backoff={"base": 600})
-        eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
+        worker, task = _at_work(client, project, dba, tmp_path)
         doomed.kill()
     with working(settings, tmp_path):
         eventually(lambda: state(client, task) == "retrying", PATIENCE)
@@ -223,9 +229,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
 ) -> None:
     """Long before its silence is: heartbeats are due every minute here."""
     with working(settings, tmp_path):
-        (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
-        (task,) = Site(client, project).submit(1, command=slow(tmp_path), backoff={"base": 600})
-        eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
+        worker, task = _at_work(client, project, dba, tmp_path)
         os.kill(client.show(worker)["context"]["pid"], signal.SIGKILL)
         eventually(lambda: state(client, task) == "retrying", PATIENCE)
         eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
@@ -237,9 +241,8 @@ def test_a_stopped_node_gives_back_what_outlasts_its_patience(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     with stoppable(quick, tmp_path) as stopping:
-        (worker,) = eventually(lambda: _idle(dba, 1), PATIENCE)
-        (task,) = Site(client, project).submit(1, command=slow(tmp_path), backoff={"base": 600})
-        (command,) = eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
+        worker, task = _at_work(client, project, dba, tmp_path)
+        (command,) = noted(tmp_path, "begun")
         stopping.process.send_signal(signal.SIGTERM)
         stopping.process.wait(PATIENCE)
     eventually(lambda: state(client, task) == "retrying", PATIENCE)

@@ -34,6 +34,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
+LONG_LEASE = {"effect_lease_seconds": 300.0}
 
 
 def test_a_gate_that_passes_ran_in_its_workstreams_worktree_and_told_its_output(land: Landscape) -> None:
@@ -211,9 +212,8 @@ def test_a_gate_that_ended_before_a_node_was_free_is_not_run(land: Landscape) ->
 def test_a_gate_whose_process_is_killed_is_run_again_at_once(
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
-    lease = 300.0
-    land = Landscape(make_runtime(effect_lease_seconds=lease), dba, tmp_path)
-    chosen = settings.model_copy(update={"effect_lease_seconds": lease})
+    land = Landscape(make_runtime(**LONG_LEASE), dba, tmp_path)
+    chosen = settings.model_copy(update=LONG_LEASE)
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"):
         gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 97.3", shell=True)  # noqa: S604 - its point
         eventually(lambda: _sleepers("97.3"), timeout=30)
@@ -230,9 +230,8 @@ def test_a_gate_whose_node_is_killed_is_run_again_by_the_node_that_takes_its_pla
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
     """Long before its lease ends, as a killed node's tasks."""
-    lease = 300.0
-    land = Landscape(make_runtime(effect_lease_seconds=lease), dba, tmp_path)
-    chosen = settings.model_copy(update={"effect_lease_seconds": lease})
+    land = Landscape(make_runtime(**LONG_LEASE), dba, tmp_path)
+    chosen = settings.model_copy(update=LONG_LEASE)
     gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 96.3", shell=True)  # noqa: S604 - its point
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2") as doomed:
         eventually(lambda: _sleepers("96.3"), timeout=30)
@@ -250,7 +249,7 @@ def test_the_workers_of_a_machine_give_back_the_gates_of_its_killed_nodes(
     settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
     """At a heartbeat, though no other node for gates takes that one's place."""
-    lease = {"effect_lease_seconds": 300.0, "heartbeat_seconds": 2.0}
+    lease = {**LONG_LEASE, "heartbeat_seconds": 2.0}
     land = Landscape(make_runtime(**lease), dba, tmp_path)
     chosen = settings.model_copy(update=lease)
     gate = land.gate(["sleep", "95.3"])

@@ -128,11 +128,7 @@ def test_a_watch_from_the_beginning_and_one_at_the_end_see_the_same(client: Clie
 
 
 def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client: Client, run: Run) -> None:
-    watch = Watch(client.runtime, run.id)
-    settle(client, run.id)
-    worker = hire(client, run.project)
-    begin(client, watch, worker, "one/a")
-    fail(client, watch, worker, "two/c")
+    watch = half_failed(client, run)
     watch.look()
     text = shown(watch)
     assert text[0].startswith(f"▶ {run.name}  running")
@@ -148,11 +144,7 @@ def test_the_tree_has_every_workstream_task_and_gate_with_what_went_wrong(client
 
 def test_the_tree_says_what_to_type_about_what_did_not_complete(client: Client, run: Run) -> None:
     """While the run goes on, of each workstream that failed; once it has ended, of all of it."""
-    watch = Watch(client.runtime, run.id)
-    settle(client, run.id)
-    worker = hire(client, run.project)
-    begin(client, watch, worker, "one/a")
-    fail(client, watch, worker, "two/c")
+    watch = half_failed(client, run)
     settle(client, run.id)
     watch.look()
     assert f"do two again: interlock run retry {run.name}/two --reason WHY" in shown(watch)[-1]
@@ -214,3 +206,13 @@ def fail(client: Client, watch: Watch, worker_id: UUID, name: str) -> None:
         data={"exit_code": 1, "error": "long story\nit broke\x1b[31m badly\n"},
     )
     drain_all(client.runtime)
+
+
+def half_failed(client: Client, run: Run) -> Watch:
+    """A watch of a run in which a task of `one` runs and that of `two` failed."""
+    watch = Watch(client.runtime, run.id)
+    settle(client, run.id)
+    worker = hire(client, run.project)
+    begin(client, watch, worker, "one/a")
+    fail(client, watch, worker, "two/c")
+    return watch
