@@ -36,6 +36,13 @@ def retry(stage: Stage, name: str, order: OverrideOrder = BY_HAND) -> Done:
     return done
 
 
+def complete(stage: Stage, *names: str) -> None:
+    """Do tasks, one after another, each the last of its workstream, which is merged."""
+    for name in names:
+        stage.work(name)
+        stage.land()
+
+
 @pytest.fixture
 def chain(stage: Stage) -> Stage:
     """`a` failed; `b` depends on it, `c` on `b`, and `d` on both `c` and `x`, which failed too; `other` is at work."""
@@ -96,9 +103,7 @@ def test_a_failed_workstream_is_done_again_with_all_that_was_given_up_only_becau
         chain.land()
     retry(chain, "x")
     assert chain.states("x~2", "d~2") == {"x~2": "ready", "d~2": "blocked"}
-    for name in ("x1~2", "d1~2"):
-        chain.work(name)
-        chain.land()
+    complete(chain, "x1~2", "d1~2")
     chain.succeed("o1")
 
 
@@ -115,9 +120,7 @@ def test_what_was_left_out_waits_for_nothing_that_is_done_again_later(stage: Sta
         "SELECT c.unfinished_dependencies, c.dead_dependencies, ARRAY(SELECT l.target_id FROM workflow_links l"
         " WHERE l.source_id = c.ws_id AND l.role = 'depends_on') FROM workstream_counts c WHERE c.ws_id = %s"
     )
-    for name in ("a1~2", "b1~2"):
-        stage.work(name)
-        stage.land()
+    complete(stage, "a1~2", "b1~2")
     unfinished, dead, waited_for = dba.execute(query, (stage.ids["c"],)).fetchone() or ()
     assert (unfinished, dead) == (0, 2)
     assert set(waited_for) == {stage.ids["a"], stage.ids["b"]}
@@ -138,9 +141,7 @@ def test_what_follows_from_its_failure_is_not_lost_when_it_is_done_again_at_once
     fail_workstream(stage.runtime, str(stage.ids["a"]), BY_HAND)
     assert {"b~2", "queued~2"} <= retry(stage, "a").made.keys()
     assert stage.states("queued", "running", "b") == dict.fromkeys(("queued", "running", "b"), "cancelled")
-    for name in ("queued~2", "running~2", "b1~2"):
-        stage.work(name)
-        stage.land()
+    complete(stage, "queued~2", "running~2", "b1~2")
     stage.succeed("o1")
 
 
@@ -193,9 +194,7 @@ def test_one_that_a_person_cancelled_depends_on_the_new_one_and_can_be_done_agai
     assert found == ([stage.ids["a~2"]], 1, 0)
     retry(stage, "b")
     assert stage.states("a~2", "b~2") == {"a~2": "ready", "b~2": "blocked"}
-    for name in ("a1~2", "b1~2"):
-        stage.work(name)
-        stage.land()
+    complete(stage, "a1~2", "b1~2")
     stage.succeed("o1")
 
 
