@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
+from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any
 
 import h11
@@ -205,8 +205,12 @@ def configuration(app: Deferred, settings: Settings) -> uvicorn.Config:
 
 
 def bound(host: str, port: int) -> socket:
-    """A socket at an address, on which nobody listens yet. Raises `CannotServe` if it cannot be had."""
-    listener = socket(AF_INET6 if ":" in host else AF_INET)
+    """A socket at an address, on which nobody listens yet. Raises `CannotServe` if it cannot be had.
+
+    It names its protocol: asyncio sets TCP_NODELAY only where one is named, and an answer's body would otherwise wait
+    for the client's delayed acknowledgement of its head, 40 ms.
+    """
+    listener = socket(AF_INET6 if ":" in host else AF_INET, SOCK_STREAM, IPPROTO_TCP)
     listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

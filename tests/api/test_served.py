@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -70,6 +71,23 @@ def test_it_serves_over_one_connection_and_stops_in_order(
         "agent-7"
     }
     assert bearer not in log.read_text()
+
+
+def test_an_answer_over_a_kept_connection_does_not_wait_for_an_acknowledgement(
+    settings: Settings, client: Client, ann: None, tmp_path: Path
+) -> None:
+    """Head and body are two segments: where the second waits for the first's delayed ACK, each answer takes 40 ms."""
+    with (
+        serving(settings, tmp_path / "api.log") as (_, url),
+        HttpClient(base_url=url, headers=bearing(token(client.runtime, "agent-7")), timeout=60) as http,
+    ):
+
+        def seconds() -> float:
+            began = time.perf_counter()
+            assert http.get("/api/instances?limit=1").status_code == 200
+            return time.perf_counter() - began
+
+        assert min(seconds() for _ in range(40)) < 0.03
 
 
 class Flood(server.Deferred):
