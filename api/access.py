@@ -22,7 +22,6 @@ from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
-from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
 from interlock.workers.access.tokens import Principal, find, in_force
@@ -61,8 +60,7 @@ class Access:
     def projects_of(self, ids: Collection[UUID]) -> dict[UUID, str]:
         """The projects of instances, archived ones too; unknown ones are left out. For use in a greenlet only."""
         if missing := [each for each in ids if each not in self._projects]:
-            with transaction(self.runtime.database) as connection:
-                self._projects |= instances.projects_of(connection, missing)
+            self._projects |= instances.projects_of(self.runtime.statements, missing)
         found = {each: self._projects[each] for each in ids if each in self._projects}
         while len(self._projects) > PROJECTS:
             self._projects.popitem(last=False)

@@ -20,11 +20,17 @@ Row = dict[str, Any]  # by column name
 
 
 def first_row(engine: Engine, text: str, parameters: Mapping[str, Any]) -> Row | None:
-    """Run a statement as its own transaction; returns its first row, or None.
+    """Run a statement as its own transaction; returns its first row, or None. Arguments and errors as of `all_rows`."""
+    found = all_rows(engine, text, parameters)
+    return found[0] if found else None
+
+
+def all_rows(engine: Engine, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+    """Run a statement as its own transaction; returns its rows.
 
     Args:
         engine: made with `single_statements`.
-        text, given: the statement and its parameters, in psycopg's form.
+        text, parameters: the statement and its parameters, in psycopg's form.
 
     Raises:
         NotYours: the login may not do it.
@@ -33,8 +39,7 @@ def first_row(engine: Engine, text: str, parameters: Mapping[str, Any]) -> Row |
     pooled = engine.raw_connection()
     try:
         with _errors(pooled, engine, text, parameters):
-            found = _rows(pooled, text, parameters)
-            return found[0] if found else None
+            return _rows(pooled, text, parameters)
     except BaseException as error:
         # A statement that a signal or a cancelled task interrupted may still be running on its connection.
         refused = isinstance(error, NotYours) or (isinstance(error, DBAPIError) and not error.connection_invalidated)

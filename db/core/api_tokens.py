@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine
 
-from interlock.db.fast_path import first_row, rows
+from interlock.db.fast_path import all_rows, first_row, rows
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
 from interlock.workflows.machines.governance.api_token import Role
@@ -22,8 +22,7 @@ SELECT t.token_id, t.name, t.role, t.projects,
  WHERE t.secret_sha256 = %(digest)s AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
 """)
 _IN_FORCE = in_schema("""
-SELECT coalesce(array_agg(t.token_id), '{}') AS token_ids
-  FROM interlock.api_tokens t
+SELECT t.token_id FROM interlock.api_tokens t
  WHERE t.token_id = ANY(%(ids)s::uuid[]) AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
 """)
 _NOTE_USE = in_schema("""
@@ -83,8 +82,7 @@ def in_force(statements: Engine, token_ids: Collection[UUID]) -> set[UUID]:
         statements: the engine for single statements.
         token_ids: the tokens.
     """
-    found = first_row(statements, _IN_FORCE, {"ids": list(token_ids)})
-    return set(found["token_ids"]) if found else set()
+    return {row["token_id"] for row in all_rows(statements, _IN_FORCE, {"ids": list(token_ids)})}
 
 
 def note_use(statements: Engine, token_id: UUID) -> None:

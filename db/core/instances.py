@@ -12,6 +12,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Engine,
     RowMapping,
     Table,
     and_,
@@ -20,7 +21,6 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
-    union_all,
     update,
 )
 from sqlalchemy.exc import IntegrityError
@@ -40,6 +40,10 @@ _EITHER = (instances, archived_instances)
 NAMED = instances.c.workflow_type.concat("/").concat(instances.c.entity_id)  # TYPE/NAME, for people
 _CREATE = in_schema("SELECT id FROM interlock.create_all(%(rows)s::json) AS id")
 _LINK = in_schema("SELECT * FROM interlock.link_all(%(rows)s::json)")
+_PROJECTS = in_schema("""
+SELECT id, project FROM interlock.workflow_instances WHERE id = ANY(%(ids)s::uuid[])
+ UNION ALL SELECT id, project FROM interlock.archived_instances WHERE id = ANY(%(ids)s::uuid[])
+""")
 # The instances linked to some, in either direction, with the state each stands in now. The array is a subquery's, or
 # PostgreSQL would plan this anew for each number of instances, which takes longer than it runs.
 _LINKED = in_schema("""
@@ -256,10 +260,14 @@ def by_id(connection: Connection, id_: UUID) -> InstanceRow:
     return cast(InstanceRow, dict(found))
 
 
-def projects_of(connection: Connection, ids: Collection[UUID]) -> dict[UUID, str]:
-    """The projects of the instances with these UUIDs, live or archived; unknown ones are left out."""
-    live, archived = (select(each.c.id, each.c.project).where(among(each.c.id, ids)) for each in _EITHER)
-    return {row.id: row.project for row in connection.execute(union_all(live, archived))}
+def projects_of(statements: Engine, ids: Collection[UUID]) -> dict[UUID, str]:
+    """The projects of the instances with these UUIDs, live or archived; unknown ones are left out.
+
+    Args:
+        statements: the engine for single statements.
+        ids: of instances.
+    """
+    return {row["id"]: row["project"] for row in fast_path.all_rows(statements, _PROJECTS, {"ids": list(ids)})}
 
 
 def by_ids(connection: Connection, ids: Collection[UUID]) -> dict[UUID, InstanceRow]:
