@@ -119,11 +119,7 @@ class Carrier:
             RuntimeError: the run did not succeed, so the figures would be wrong.
         """
         spent = Spent()
-        plan = Plan.model_validate({"name": "bench", "workstreams": [{"id": "w", "tasks": tasks}]})
-        with spent.counting("submission"):
-            run = submit(self.runtime, plan, by="bench", directory=self._folder).id
-        with spent.counting("beginning"):
-            self._settle(run, Spent())
+        run = self.begin(tasks, spent)
         if only is None:
             while self._work(run):
                 self._settle(run, spent)
@@ -136,6 +132,16 @@ class Carrier:
                 spent.tasks += 1
             self._leave(run)
         return spent
+
+    def begin(self, tasks: Sequence[dict[str, Any]], spent: Spent | None = None) -> UUID:
+        """Submit a run of these tasks; those that can begin are queued. Returns the run."""
+        spent = spent or Spent()
+        plan = Plan.model_validate({"name": "bench", "workstreams": [{"id": "w", "tasks": tasks}]})
+        with spent.counting("submission"):
+            run = submit(self.runtime, plan, by="bench", directory=self._folder).id
+        with spent.counting("beginning"):
+            self._settle(run, Spent())
+        return run
 
     def analyze(self) -> None:
         """VACUUM ANALYZE, as autovacuum does every minute, so that no query plans for small tables remain."""

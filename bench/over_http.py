@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from bench.effort import Effort
@@ -17,11 +18,12 @@ from bench.plant import Plant
 from bench.progress import Rounds
 from bench.stage import Stage
 from interlock.supervisor.environment import environment
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.overrides.at_once import at_once
 from interlock.workers.overrides.operators import grant_each
 from interlock.workers.overrides.tokens import TokenTerms, issue
 from interlock.workers.overrides.transaction import OverrideOrder
-from interlock.workers.settings import Settings
+from interlock.workers.runtime import Runtime
 
 CALLERS = 4
 WARM_UP = 200
@@ -33,23 +35,13 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
     side = stage.side("http")
     plant = Plant(stage, side)
     plant.populate()
-    with at_once(plant.client.runtime) as acting:
-        grant_each(acting, ["bench"], by="bench", reason="a benchmark")
-    order = OverrideOrder("bench", "a benchmark")
-    token = issue(plant.client.runtime, TokenTerms("bench-agent", "agent", None), order).token
-    settings = stage.settings(side).model_copy(update={"api_rate": 0})
-    with serving(settings) as port:
+    with serving(stage, side, plant.client.runtime) as (port, headers):
 
         def over_http(work: Work) -> None:
             connection = HTTPConnection("127.0.0.1", port)
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             for instance_id, trigger in work:
-                body = json.dumps({"instance": str(instance_id), "trigger": trigger})
-                connection.request("POST", "/api/triggers?wait=0", body, headers)
-                with connection.getresponse() as answer:
-                    answer.read()
-                if answer.status != 202:
-                    raise RuntimeError(f"answered {answer.status}")
+                body = {"instance": str(instance_id), "trigger": trigger}
+                asked(connection, headers, "POST", "/api/triggers?wait=0", body)
             connection.close()
 
         def by_client(work: Work) -> None:
@@ -75,14 +67,38 @@ def rate(plant: Plant, fire: Callable[[Work], None], triggers: int) -> float:
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[int]:
-    """The API over a database, in a process of its own: its port."""
+def serving(stage: Stage, side: Servers, runtime: Runtime) -> Iterator[tuple[int, dict[str, str]]]:
+    """The API over a side, in a process of its own, without a limit of rates.
+
+    Returns:
+        Its port, and the headers with which an agent's token is presented and JSON is sent.
+    """
+    with at_once(runtime) as acting:
+        grant_each(acting, ["bench"], by="bench", reason="a benchmark")
+    order = OverrideOrder("bench", "a benchmark")
+    token = issue(runtime, TokenTerms("bench-agent", "agent", None), order).token
+    settings = stage.settings(side).model_copy(update={"api_rate": 0})
     command = [sys.executable, "-m", "interlock.cli.main", "api", "serve", "--port", "0"]
     with subprocess.Popen(
         command, env=environment(settings), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:
             assert process.stdout
-            yield int(process.stdout.readline().strip().rpartition(":")[2])
+            port = int(process.stdout.readline().strip().rpartition(":")[2])
+            yield port, {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         finally:
             process.terminate()
+
+
+def asked(
+    connection: HTTPConnection, headers: dict[str, str], method: str, path: str, body: object = None
+) -> tuple[float, Any]:
+    """Milliseconds until an answer was read, and its JSON. Raises `RuntimeError` if it is none of 2xx."""
+    began = time.perf_counter()
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    with connection.getresponse() as answer:
+        text = answer.read()
+    milliseconds = 1_000 * (time.perf_counter() - began)
+    if answer.status // 100 != 2:
+        raise RuntimeError(f"{method} {path}: {answer.status} {text[:200]!r}")
+    return milliseconds, json.loads(text) if text else None
