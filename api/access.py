@@ -22,6 +22,7 @@ from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
+from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
 from interlock.workers.access.tokens import Principal, find, in_force

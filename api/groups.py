@@ -25,12 +25,15 @@ from interlock.api.routes import (
     gates,
     health,
     instances,
+    jobs,
     limits,
     overrides,
     patches,
+    runs,
     schedules,
     stuck,
     subscriptions,
+    supervisor,
     tokens,
     triggers,
 )
@@ -64,8 +67,8 @@ class RouteGroup:
 GROUPS = tuple(
     RouteGroup(each.router)
     for each in (
-        instances, triggers, events, approvals, schedules, agents, gates, patches, breakers, stuck, dead, brakes,
-        limits, overrides, audit, subscriptions, tokens, definitions, health,
+        instances, triggers, events, approvals, schedules, runs, agents, gates, patches, breakers, stuck, dead, brakes,
+        supervisor, jobs, limits, overrides, audit, subscriptions, tokens, definitions, health,
     )
 )  # fmt: skip
 

@@ -9,6 +9,9 @@ from interlock.workflows.outcomes import VERSION_CONFLICT
 
 FIELDS = TriggerReceipt.model_fields
 ENDED = ProblemKind(409, "dead", "The trigger's attempts are used up")
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": TriggerReceipt, "description": "Accepted; not applied yet, or held for an approval"}
+}
 REASONS = ("code", "state", "version", "if_version", "legal", "missing", "wrong")
 
 

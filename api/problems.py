@@ -21,12 +21,13 @@ from interlock.db.connection import retryable
 from interlock.workers.audit.envelopes import NotAnEnvelope
 from interlock.workers.audit.reports import ReportTooLarge
 from interlock.workers.audit.signing_keys import KeyFault
-from interlock.workers.client.receipts import VersionConflict
+from interlock.workers.client.receipts import NotSettled, VersionConflict
 from interlock.workers.overrides.transaction import StillDeciding
 from interlock.workers.pool.agent import ShutDown
 from interlock.workers.pool.claims import StaleClaim
 from interlock.workflows import errors
 from interlock.workflows.output.escaping import json_text, plain
+from interlock.workflows.plan.problems import PlanInvalid
 
 log = structlog.get_logger()
 
@@ -67,16 +68,18 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     errors.IllegalTransition: ILLEGAL,
     errors.RequestConflict: ProblemKind(422, "key-reused", "The idempotency key was used with another body"),
     errors.BadInput: INVALID,
+    PlanInvalid: INVALID,
     errors.UnknownTrigger: INVALID,
     errors.UnknownWorkflow: INVALID,
     errors.NotRunning: UNAVAILABLE,
     errors.Refused: ILLEGAL,
     ReportTooLarge: INVALID,
     NotAnEnvelope: INVALID,
-    StillDeciding: ProblemKind(503, "busy", "Others decide for too long: repeat it"),
+    StillDeciding: ProblemKind(503, "busy", "Others decide for too long: repeat it unchanged"),
     KeyFault: ProblemKind(503, "no-key", "The signing key cannot be used"),
     TooManyRequests: TOO_MANY,
     TooManyStreams: UNAVAILABLE,
+    NotSettled: ProblemKind(503, "not-applied-yet", "It is accepted, and not applied yet: repeat it unchanged"),
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
     ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
 }

@@ -12,6 +12,7 @@ READERS = frozenset(ROLES)
 WRITERS = READERS - {"read-only"}
 OPERATORS = frozenset[Role]({"operator", "admin"})
 ADMINS = frozenset[Role]({"admin"})
+PLAN = "{name: p, workstreams: [{id: w, tasks: [{id: t, agent: {instructions: write a test}}]}]}"
 NOBODY_NEEDED = frozenset[Role]()
 WHY = {"reason": "a test"}
 UNSIGNED = {
@@ -30,6 +31,12 @@ class Place(NamedTuple):
     schedule: UUID
     request_id: str
     tool: str
+    worker: UUID  # IDLE, as cyd created it
+    ended_worker: UUID
+    job: UUID  # PENDING, as cyd submitted it
+    ended_job: UUID
+    run: UUID  # under way, with the workstream w and its task t
+    ended_run: UUID
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,24 @@ def _within(path: str) -> Callable[[Place], str]:
 
 def _working(path: str, status: int, json: Any = None) -> RouteRight:
     return RouteRight(WRITERS, status, 403, _within(path), lambda _: {"json": json})
+
+
+def _acted(
+    url: Callable[[Place], str], status: int, *, json: Any = None, roles: frozenset[Role] = OPERATORS
+) -> RouteRight:
+    return RouteRight(roles, status, 404, url, lambda _: {"json": json or {}})
+
+
+def _worker(action: str, status: int, *, json: Any = None, roles: frozenset[Role] = WRITERS) -> RouteRight:
+    return _acted(lambda there: f"/api/{action.format(there.worker)}", status, json=json, roles=roles)
+
+
+def _job(action: str, status: int, *, json: Any = None, roles: frozenset[Role] = OPERATORS) -> RouteRight:
+    return _acted(lambda there: f"/api/{action.format(there.job)}", status, json=json, roles=roles)
+
+
+def _born(path: str, **more: object) -> RouteRight:
+    return RouteRight(OPERATORS, 201, 403, lambda _: path, lambda there: {"json": {"project": there.project} | more})
 
 
 RIGHTS: Mapping[tuple[str, str], RouteRight] = {
@@ -157,6 +182,52 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("GET", "/api/tokens"): RouteRight(ADMINS, 200, 0, lambda _: "/api/tokens"),
     ("POST", "/api/tokens/{token_id}/revoke"): RouteRight(
         ADMINS, 404, 0, lambda there: f"/api/tokens/{there.story}/revoke", lambda _: {"json": WHY}
+    ),
+    ("POST", "/api/runs"): RouteRight(
+        OPERATORS, 201, 403, lambda there: f"/api/runs?project={there.project}", lambda _: {"content": PLAN}
+    ),
+    ("GET", "/api/runs"): _listed("/api/runs"),
+    ("GET", "/api/runs/{ref}"): _one(lambda there: f"/api/runs/{there.run}"),
+    ("POST", "/api/runs/{ref}/cancel"): _written(
+        lambda there: f"/api/runs/{there.ended_run}/cancel", 202, 404, lambda _: WHY
+    ),
+    ("POST", "/api/runs/{ref}/resume"): _acted(lambda there: f"/api/runs/{there.run}/resume", 409),
+    ("POST", "/api/runs/{ref}/workstreams/{workstream}/retry"): _acted(
+        lambda there: f"/api/runs/{there.run}/workstreams/w/retry", 409, json=WHY
+    ),
+    ("GET", "/api/runs/{ref}/logs"): _one(lambda there: f"/api/runs/{there.run}/logs?task=w/t"),
+    ("GET", "/api/runs/{ref}/results"): _one(lambda there: f"/api/runs/{there.run}/results"),
+    # Moves that the machine refuses then: whose token may not make them is told so first. A heartbeat needs the secret.
+    ("POST", "/api/workers"): _born("/api/workers"),
+    ("GET", "/api/workers"): _listed("/api/workers"),
+    ("GET", "/api/workers/{ref}"): _one(lambda there: f"/api/workers/{there.worker}"),
+    ("POST", "/api/workers/{ref}/start"): _worker("workers/{}/start", 409, json={"tasks": ["a", "b"]}),
+    ("POST", "/api/workers/{ref}/heartbeat"): _worker("workers/{}/heartbeat", 403, json={"secret": "A" * 43}),
+    ("POST", "/api/workers/{ref}/complete"): _worker("workers/{}/complete", 409, roles=OPERATORS),
+    ("POST", "/api/workers/{ref}/fail"): _worker("workers/{}/fail", 409, roles=OPERATORS),
+    **{
+        ("POST", f"/api/supervisor/workers/{{ref}}/{each}"): _worker(f"supervisor/workers/{{}}/{each}", 409, json=WHY)
+        for each in ("pause", "resume")
+    },
+    ("POST", "/api/supervisor/workers/{ref}/terminate"): _acted(
+        lambda there: f"/api/supervisor/workers/{there.ended_worker}/terminate", 409, json=WHY, roles=WRITERS
+    ),
+    ("POST", "/api/supervisor/workers/{ref}/recover"): _worker(
+        "supervisor/workers/{}/recover", 409, json=WHY | {"kind": "unrecoverable"}, roles=OPERATORS
+    ),
+    ("POST", "/api/jobs"): _born("/api/jobs", description="build the report"),
+    ("GET", "/api/jobs"): _listed("/api/jobs"),
+    ("GET", "/api/jobs/{ref}"): _one(lambda there: f"/api/jobs/{there.job}"),
+    ("GET", "/api/jobs/{ref}/tree"): _one(lambda there: f"/api/jobs/{there.job}/tree"),
+    ("POST", "/api/jobs/{ref}/validate"): _job("jobs/{}/validate", 409),
+    ("POST", "/api/jobs/{ref}/allocate"): _job("jobs/{}/allocate", 200),
+    ("POST", "/api/jobs/{ref}/succeed"): _job("jobs/{}/succeed", 409),
+    ("POST", "/api/jobs/{ref}/fail"): _job("jobs/{}/fail", 409),
+    ("POST", "/api/supervisor/jobs/{ref}/cancel"): _acted(
+        lambda there: f"/api/supervisor/jobs/{there.ended_job}/cancel", 409, json=WHY, roles=WRITERS
+    ),
+    ("POST", "/api/supervisor/jobs/{ref}/recover"): _job(
+        "supervisor/jobs/{}/recover", 200, json=WHY | {"kind": "resource_unavailable"}, roles=WRITERS
     ),
     ("GET", "/api/definitions"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions"),
     ("GET", "/api/definitions/{type}"): RouteRight(READERS, 200, 0, lambda _: "/api/definitions/story"),

@@ -101,6 +101,11 @@ class Settings(BaseSettings):
         ge=0,
         description="requests a second that the API takes of one token; twice as many at once after a pause; 0: any",
     )
+    api_plan_folders: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (),
+        description="directories of this machine, separated by commas, in which a plan that is submitted over HTTP may "
+        "have its folder and repository and what it lists under `reads`; none: such plans may name no path",
+    )
     run_as: str = Field(
         "interlock",
         description="user that PostgreSQL and Valkey run as when root starts them; the default user is created if "
@@ -357,6 +362,7 @@ class Settings(BaseSettings):
         *(
             "allowed_hosts",
             "anchor_directories",
+            "api_plan_folders",
             "definitions",
             "effect_queues",
             "notify_urls",

@@ -10,10 +10,9 @@ from pydantic import Field
 from interlock.api.access import Called
 from interlock.api.inside import inside
 from interlock.api.models import HeldTrigger, HeldTriggers, Taken, Text, TriggerReceipt
-from interlock.api.outcomes import told
+from interlock.api.outcomes import ACCEPTED, told
 from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
 from interlock.api.problems import JsonAnswer, documented
-from interlock.api.routes.triggers import ACCEPTED
 from interlock.db.connection import transaction
 from interlock.db.core import approvals
 from interlock.workers.client.receipts import Receipt

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
 from interlock.api.models import Taken, Text, TriggerReceipt, TriggerReceipts, Whole
-from interlock.api.outcomes import shown, told
+from interlock.api.outcomes import ACCEPTED, shown, told
 from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Wait, one_key
 from interlock.api.problems import JsonAnswer, documented
 from interlock.db.connection import transaction
@@ -59,11 +59,6 @@ class TriggerOrders(Taken):
 
     project: Text | None = Field(None, description="default: the token's only project")
     triggers: list[TriggerOrder] = Field(max_length=MANY)
-
-
-ACCEPTED: dict[int | str, dict[str, Any]] = {
-    202: {"model": TriggerReceipt, "description": "Accepted; not applied yet, or held for an approval"}
-}
 
 
 @router.post("/triggers", response_model=TriggerReceipt, responses=ACCEPTED | documented(409, 410))

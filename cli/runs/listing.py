@@ -19,7 +19,9 @@ def runs(
       interlock runs --limit 5 --json | jq -r '.[].name'
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in plans.newest_runs(connection, project=project, limit=limit)]
+        found = [
+            dict(row) for row in plans.newest_runs(connection, projects=[project] if project else None, limit=limit)
+        ]
     if not print_json(found, as_json):
         columns = ("name", "plan", "state", "priority", "created_at", "started_at", "completed_at")
         print_list("newest runs", found, columns, project)

@@ -1,6 +1,6 @@
 """Supervised workers and jobs (docs/spec/supervision.md): rows, allocations and resources."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -83,19 +83,11 @@ UPDATE interlock.supervised_workers SET last_heartbeat = GREATEST(now(), last_he
  WHERE id = %(worker_id)s AND status <> ALL (%(ended)s) AND interlock.as_itself(id, %(secret)s, %(deed)s)
 """)
 
-# Who may act for a worker or job: who created it or the job that has it; as a holder, the worker itself or one of the
-# job's, whose secret it is.
+# Who may act for a worker or job: its supervisors; as a holder, the worker itself or one of the job's, by its secret.
 _TRUSTED = in_schema("""
-SELECT i.created_by FROM interlock.workflow_instances i WHERE i.id = %(id)s
+SELECT interlock.supervisors(%(id)s) AS name
 UNION
-SELECT i.created_by FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
-  JOIN interlock.workflow_instances i ON i.id = j.id
- WHERE l.target_id = %(id)s AND l.role = 'workers' AND j.completed_at IS NULL
-UNION
-SELECT i.entity_id FROM interlock.supervised_workers w JOIN interlock.workflow_instances i USING (id)
- WHERE interlock.is_secret_of(i.context, %(secret)s)
-   AND (w.id = %(id)s OR EXISTS (SELECT FROM interlock.workflow_links l
-                                  WHERE (l.source_id, l.target_id, l.role) = (%(id)s, w.id, 'workers')))
+SELECT entity_id FROM interlock.workflow_instances WHERE id = interlock.worker_of_secret(%(id)s, %(secret)s)
 """)
 
 
@@ -110,13 +102,14 @@ def worker(connection: Connection, worker_id: UUID, *, lock: bool = False) -> Ro
 def workers(
     connection: Connection,
     *,
-    project: str | None = None,
+    projects: Collection[str] | None = None,
     status: str | None = None,
     job_id: UUID | None = None,
+    before: UUID | None = None,
     limit: int = 50,
 ) -> Sequence[RowMapping]:
-    """The newest supervised workers, filtered by project, status and job if given."""
-    query = newest(select(*_WORKER), supervised_workers.c.id, [project] if project else None, limit)
+    """The newest supervised workers, filtered by projects, status and job if given; see `instances.newest`."""
+    query = newest(select(*_WORKER), supervised_workers.c.id, projects, limit, before)
     query = matching(query, (supervised_workers.c.status, status))
     if job_id:
         held = select(links.c.target_id).where(links.c.source_id == job_id, links.c.role == "workers")
@@ -130,11 +123,15 @@ def job(connection: Connection, job_id: UUID) -> RowMapping:
 
 
 def jobs_page(
-    connection: Connection, *, project: str | None = None, status: str | None = None, limit: int = 50
+    connection: Connection,
+    *,
+    projects: Collection[str] | None = None,
+    status: str | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
 ) -> Sequence[RowMapping]:
-    """The newest jobs, filtered by project and status if given."""
-    query = newest(select(*_JOB), jobs.c.id, [project] if project else None, limit)
-    query = matching(query, (jobs.c.status, status))
+    """The newest jobs, filtered by projects and status if given; see `instances.newest`."""
+    query = matching(newest(select(*_JOB), jobs.c.id, projects, limit, before), (jobs.c.status, status))
     return connection.execute(query).mappings().all()
 
 

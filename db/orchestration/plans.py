@@ -1,6 +1,6 @@
 """The submitted plans, the texts of their patches, and their runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +8,7 @@ from sqlalchemy import Connection, RowMapping, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
 from interlock.db.core.instances import newest
+from interlock.db.statements import matching
 from interlock.db.tables.core import instances
 from interlock.db.tables.orchestration import commands, patches, plans, runs, tasks, workstreams
 
@@ -29,8 +30,23 @@ def of_run(connection: Connection, run_id: UUID) -> RowMapping | None:
     return connection.execute(select(plans).where(plans.c.run_id == run_id)).mappings().first()
 
 
-def newest_runs(connection: Connection, *, project: str | None = None, limit: int) -> Sequence[RowMapping]:
-    """The newest runs, of one project if given: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end."""
+def newest_runs(
+    connection: Connection,
+    *,
+    projects: Collection[str] | None = None,
+    state: str | None = None,
+    before: UUID | None = None,
+    limit: int,
+) -> Sequence[RowMapping]:
+    """The newest runs: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end.
+
+    Args:
+        connection: any.
+        projects: of these only; None: of all.
+        state: in this one only.
+        before: only older ones than this, for the next page: its id.
+        limit: the most to return.
+    """
     query = select(
         runs.c.run_id.label("id"),
         instances.c.entity_id.label("name"),
@@ -42,7 +58,8 @@ def newest_runs(connection: Connection, *, project: str | None = None, limit: in
         runs.c.started_at,
         runs.c.completed_at,
     )
-    return connection.execute(newest(query, runs.c.run_id, [project] if project else None, limit)).mappings().all()
+    query = matching(newest(query, runs.c.run_id, projects, limit, before), (runs.c.state, state))
+    return connection.execute(query).mappings().all()
 
 
 def workstreams_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
@@ -83,3 +100,15 @@ def tasks_of(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:
         .order_by(tasks.c.task_id)
     )
     return connection.execute(query).mappings().all()
+
+
+def task_named(connection: Connection, run_id: UUID, name: str) -> RowMapping | None:
+    """`id`, `kind` and `state` of a run's task by its full name in the plan; None: it has none of that name."""
+    query = (
+        select(tasks.c.task_id.label("id"), tasks.c.kind, tasks.c.state)
+        .join(instances, instances.c.id == tasks.c.task_id)
+        .where(tasks.c.run_id == run_id, instances.c.context["name"].astext == name, ~tasks.c.left_out)
+        .order_by(tasks.c.task_id.desc())
+        .limit(1)
+    )
+    return connection.execute(query).mappings().first()

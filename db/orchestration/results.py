@@ -1,10 +1,11 @@
 """The results of completed tasks, which history has in the event by which their workers reported."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db.schema import in_schema
 
@@ -32,6 +33,21 @@ SELECT i.entity_id AS task, i.current_state AS state, e.metadata ? 'result' AS g
 """)
 
 
+# The results of a run's tasks, a page of them; those that others took the place of are left out.
+_OF_RUN = in_schema("""
+SELECT t.task_id AS id, i.context->>'name' AS task, t.state, t.exit_code, t.completed_at, e.metadata->'result' AS result
+  FROM interlock.tasks t
+  JOIN interlock.workflow_instances i ON i.id = t.task_id
+  LEFT JOIN LATERAL (SELECT m.metadata FROM interlock.workflow_transitions m
+                      WHERE m.workflow_id = t.task_id AND m.trigger = 'execution_completed' AND t.state = 'completed'
+                      ORDER BY m.seq DESC LIMIT 1) e ON true
+ WHERE t.run_id = %(run)s AND NOT t.left_out AND t.completed_at IS NOT NULL
+   AND (%(after)s::uuid IS NULL OR t.task_id > %(after)s)
+ ORDER BY t.task_id
+ LIMIT %(limit)s
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of a task.
@@ -53,3 +69,17 @@ def of_task(connection: Connection, task_id: UUID, project: str) -> TaskResult |
     """The result of a task of a project, live or archived; None if the project has no such task."""
     row = connection.exec_driver_sql(_RESULT, {"task": task_id, "project": project}).mappings().first()
     return TaskResult(row["task"], row["state"], bool(row["given"]), row["value"]) if row else None
+
+
+def of_run(connection: Connection, run_id: UUID, *, after: UUID | None, limit: int) -> Sequence[RowMapping]:
+    """The ended tasks of a live run, in the order of their ids: `id`, `task`, `state`, `exit_code`, `completed_at`,
+    `result` (None also if it gave none).
+
+    Args:
+        connection: any.
+        run_id: the run.
+        after: only those after this one; None: from the first on.
+        limit: the most to return.
+    """
+    parameters = {"run": run_id, "after": after, "limit": limit}
+    return connection.exec_driver_sql(_OF_RUN, parameters).mappings().all()

@@ -1,7 +1,9 @@
 """Who may use which route: every route, by role, own and other project, and token in force or not."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -12,15 +14,20 @@ from interlock.api.groups import GROUPS, PREFIX
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
+from interlock.workers.orchestration.submission import checked, deliver
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.schedules import creating
 from interlock.workers.settings import Settings
+from interlock.workers.supervision.actions import ActionOrder
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.machines.governance.api_token import ROLES
+from interlock.workflows.plan.read import read_plan
 from tests import databases
 from tests.calling import Calls, calls, token
 from tests.driving import drain_all
-from tests.http_rights import RIGHTS, Place
+from tests.http_rights import PLAN, RIGHTS, Place
 from tests.rights import operate
 from tests.tampering import unprotected
 
@@ -47,7 +54,35 @@ def place(client: Client, project: str) -> Place:
     schedule = creating.create_schedule(within, "nightly", times, does, by="cyd")["id"]
     with calling(client.runtime, project, TOOL):
         pass  # now it has a breaker
-    return Place(project, story, approval, schedule, client.fire(story, "block", by="cyd").request_id, TOOL)
+    request_id = client.fire(story, "block", by="cyd").request_id
+    return Place(project, story, approval, schedule, request_id, TOOL, *supervised(within), *runs(within))
+
+
+def supervised(client: Client) -> tuple[UUID, ...]:
+    """An idle worker, a terminated one, a job that waits for workers, and a canceled one; cyd supervises them."""
+    supervisor, jobs, cyd = Supervisor(client), Jobs(client), ActionOrder("cyd", "a test")
+    worker, ended = (supervisor.create(order=cyd).subject["id"] for _ in range(2))
+    supervisor.terminate(ended, cyd)
+    job, canceled = (jobs.submit("build", worker_count=3, order=cyd).subject["id"] for _ in range(2))
+    jobs.validate(job, cyd)
+    jobs.cancel(canceled, cyd)
+    return worker, ended, job, canceled
+
+
+def runs(client: Client) -> tuple[UUID, ...]:
+    """A run under way, and a canceled one."""
+    under_way, canceled = (submit(client, name) for name in ("under-way", "canceled"))
+    client.fire(canceled, "cancel", by="cyd")
+    return under_way, canceled
+
+
+def submit(client: Client, name: str) -> UUID:
+    read = read_plan(PLAN)
+    return deliver(
+        client.runtime,
+        checked(client.runtime, read, project=client.project, by="cyd", directory=Path("/"), priority=0),
+        name,
+    ).id
 
 
 def write(client: Client) -> tuple[dict[str, Place], dict[tuple[str, str | None], str]]:

@@ -3,11 +3,9 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,33 +14,14 @@ import pytest
 from httpx import Client as HttpClient
 
 from interlock.api import server
-from interlock.supervisor.environment import environment
 from interlock.workers.client.client import Client
 from interlock.workers.operations.checks.api import check_api
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from tests.calling import bearing, token
+from tests.calling import bearing, serving, token
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
-
-
-@contextmanager
-def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`interlock api serve` on a free port: the process and its URL."""
-    command = [sys.executable, "-m", "interlock.cli.main", "api", "serve", "--port", "0"]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, env=environment(settings), stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            assert process.stdout
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
 
 
 def connected(url: str) -> socket.socket:

@@ -493,6 +493,11 @@ def fire_by_right(
     return operations._accept([firing], session, right)[0]
 
 
+def by_token(operations: Operations[Any]) -> bool:
+    """Whether operations are those of a token's holder (`acting`)."""
+    return operations._principal is not None
+
+
 def acting(operations: Operations[Caller], principal: Principal, project: str | None = None) -> Operations[Caller]:
     """The same operations as the holder of a token has them: each write says by which token, and PostgreSQL judges it.
 

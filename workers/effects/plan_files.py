@@ -1,6 +1,6 @@
 """Checks a plan's repository, sandbox and patch files before anything is written."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -71,6 +71,33 @@ def require_repository(plan: Plan, directory: Path) -> None:
         raise BadInput(f"repository.base_branch: {base!r} is not a valid branch name")
     if branches.tip(found.git(), base) is None:
         raise BadInput(f"repository.base_branch: {path} has no branch {base!r} with a commit")
+
+
+def require_within(plan: Plan, directory: Path, folders: Collection[Path]) -> None:
+    """Check that a plan of somebody who has no account here uses no other paths than it may (HTTP-20).
+
+    Args:
+        plan: with full task names.
+        directory: the base of its relative paths.
+        folders: in which all that it names must be.
+
+    Raises:
+        BadInput: a path is in none of them; the message says nothing else of it.
+    """
+    processes: dict[str, Task | Gate] = {**plan.tasks(), **plan.gates()}
+    named = [directory / path for each in processes.values() for path in each.reads]
+    base = directory / plan.repository.path if plan.repository else directory
+    named += [base / (each.cwd or "") for each in processes.values() if each.command or each.shell]
+    if plan.repository is not None:
+        named.append(base)
+    if any(task.patch and task.patch.file for task in plan.tasks().values()):
+        named.append(directory)
+    allowed = [each.resolve() for each in folders]
+    if outside := [each for each in named if not any(each.resolve().is_relative_to(one) for one in allowed)]:
+        raise BadInput(
+            f"{outside[0]}: a plan that comes over HTTP uses paths of the server in INTERLOCK_API_PLAN_FOLDERS only. "
+            "Name such a `directory`, or use no commands, repository and patch files"
+        )
 
 
 def require_sandbox(plan: Plan, directory: Path, settings: Settings) -> None:

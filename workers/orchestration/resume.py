@@ -43,13 +43,27 @@ def resume(runtime: Runtime, ref: str, *, by: str, run_name: str | None = None) 
         NothingToResume: the run has not ended, has succeeded, or was created without a plan.
         AlreadyExists, BadInput: as `submit`.
     """
+    return deliver(runtime, resubmission(runtime, ref, project=runtime.settings.project, by=by), run_name)
+
+
+def resubmission(runtime: Runtime, ref: str | UUID, *, project: str, by: str, proof: str | None = None) -> Submission:
+    """The material of a new run that resumes a run.
+
+    Args:
+        runtime, ref, by: see `resume`.
+        project: in which the run is looked up.
+        proof: see `Submission`.
+
+    Raises:
+        UnknownInstance, AmbiguousInstance, NothingToResume, BadInput: as `resume`.
+    """
     with transaction(runtime.database) as connection:
-        found = _submitted(connection, instances.find(connection, ref, runtime.settings.project, "run"), by)
-    plan_files.require_repository(found.plan, found.directory)
-    return deliver(runtime, found, run_name)
+        found = _submitted(connection, instances.find(connection, ref, project, "run"), by, proof)
+    runtime.blocking(lambda: plan_files.require_repository(found.plan, found.directory))
+    return found
 
 
-def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
+def _submitted(connection: Connection, run: InstanceRow, by: str, proof: str | None) -> Submission:
     """The submission of the new run: the old run's plan, with the instances it retries or carries over."""
     kept = plans.of_run(connection, run["id"])
     if kept is None:
@@ -70,6 +84,7 @@ def _submitted(connection: Connection, run: InstanceRow, by: str) -> Submission:
         before={"": run["id"]} | {each["name"]: each["id"] for each in (*workstreams, *tasks)},
         carried=carried,
         carried_tasks=plans.tasks_by_name(connection, carried.values()),
+        proof=proof,
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -54,6 +54,7 @@ class Submission:
         priority: among runs.
         patches: their texts, unless they are stored already.
         before, carried, carried_tasks: see `Contexts`.
+        proof: the token that it is asked for with (`token:ID`), which PostgreSQL judges; None: with none.
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class Submission:
     before: Mapping[str, UUID] = field(default_factory=dict)
     carried: Mapping[str, UUID] = field(default_factory=dict)
     carried_tasks: Mapping[str, UUID] = field(default_factory=dict)
+    proof: str | None = None
 
 
 @door
@@ -95,13 +97,23 @@ def submit(
     )
 
 
-def checked(runtime: Runtime, plan: Plan, *, project: str, by: str, directory: Path, priority: int) -> Submission:
+def checked(
+    runtime: Runtime,
+    plan: Plan,
+    *,
+    project: str,
+    by: str,
+    directory: Path,
+    priority: int,
+    proof: str | None = None,
+) -> Submission:
     """The material of a run of a plan, whose files are checked and read.
 
     Args:
         runtime: whose settings.
         plan, by, directory, priority: see `submit`.
         project: of a plan that names none.
+        proof: see `Submission`.
 
     Raises:
         BadInput: as `submit`.
@@ -112,7 +124,8 @@ def checked(runtime: Runtime, plan: Plan, *, project: str, by: str, directory: P
     plan_files.require_phases(plan, runtime.settings)
     plan_files.require_repository(plan, folder)
     plan_files.require_sandbox(plan, folder, runtime.settings)
-    return Submission(plan, plan.project or project, folder, by, priority, plan_files.patches(plan, folder))
+    patches = plan_files.patches(plan, folder)
+    return Submission(plan, plan.project or project, folder, by, priority, patches, proof=proof)
 
 
 def deliver(runtime: Runtime, wanted: Submission, run_name: str | None = None) -> Run:
@@ -137,12 +150,15 @@ def write(
     by, project = names.name("by", wanted.by), wanted.project
     _require_approvers(due, by)
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
-    run = list(run_instances.members(runtime, contexts, by=by, priority=wanted.priority))
-    command_rows = run_instances.commands(runtime, contexts, run)
-    tools, phases = (
-        list(run_instances.breakers(runtime, contexts, by=by)),
-        run_instances.phases(runtime, contexts, by=by),
+    run, tools, phases = (
+        [replace(each, proof=wanted.proof) for each in births]
+        for births in (
+            run_instances.members(runtime, contexts, by=by, priority=wanted.priority),
+            run_instances.breakers(runtime, contexts, by=by),
+            run_instances.phases(runtime, contexts, by=by),
+        )
     )
+    command_rows = run_instances.commands(runtime, contexts, run)
     creation.deliver(connection, tools)
     begun = _begin_phases(connection, wanted.plan, phases)
     if len(creation.deliver(connection, run).new) < len(run):
@@ -150,7 +166,7 @@ def write(
     plans.store(connection, ids.run, body=body, directory=str(wanted.directory))
     plans.store_patches(connection, wanted.patches.texts, created_by=by)
     commands.store(connection, ids.run, command_rows, Origin("plan", by))
-    accepted = _start(connection, contexts, by=by, limit_bytes=runtime.settings.context_limit_bytes)
+    accepted = _start(connection, contexts, wanted, limit_bytes=runtime.settings.context_limit_bytes)
     for each in tools:  # those the project had already; last, since callers of the tools wait for the lock
         reason = f"configured by the plan of run {ids.name}"
         configure(connection, project, each.entity_id, each.context, by=by, reason=reason)
@@ -183,16 +199,16 @@ def _begin_phases(connection: Connection, plan: Plan, wanted: Sequence[Birth]) -
     return [row | dict(accepted[row["request_id"]]) for row in rows]
 
 
-def _start(connection: Connection, contexts: Contexts, *, by: str, limit_bytes: int) -> list[dict[str, Any]]:
+def _start(connection: Connection, contexts: Contexts, wanted: Submission, *, limit_bytes: int) -> list[dict[str, Any]]:
     """Skip the workstreams left out, and start the run. All are pending before a scheduler sees any of them."""
-    ids = contexts.ids
+    ids, by, said = contexts.ids, wanted.by, {"proof": wanted.proof} if wanted.proof else {}
     rows = []
     for each in contexts.plan.workstreams:
         if each.skip:
             reason = "completed in an earlier run" if each.id in contexts.carried else "the plan leaves it out"
             skip = Firing(ids.workstreams[each.id], "skip", by, data={"reason": reason})
             wakeup = {"workflow_type": "workstream", "entity_id": ids.entity_id(each.id)}
-            rows.append(trigger_request.row(skip, ids.workstreams[each.id], limit_bytes=limit_bytes) | wakeup)
+            rows.append(trigger_request.row(skip, ids.workstreams[each.id], limit_bytes=limit_bytes) | wakeup | said)
     start = trigger_request.row(Firing(ids.run, "start", by), ids.run, limit_bytes=limit_bytes)
     rows.append(start | by_state(0).columns | {"workflow_type": "run", "entity_id": ids.name})
     accepted = requests.accept(connection, rows)

@@ -147,6 +147,7 @@ class WorkstreamRetry:
                 created_by=order.by,
                 context=contexts[each],
                 id=self.made[each],
+                proof=order.proof,
             )
             for each, old in sorted(olds.items(), key=lambda pair: KINDS.index(pair[1]["workflow_type"]))
         ]

@@ -189,6 +189,7 @@ class TaskReplacement:
             project=old["project"],
             created_by=self.operation.order.by,
             context={**context_again(old, self.corrected.get(old["id"])), **changed},
+            proof=self.operation.order.proof,
         )
 
     def _deliver(self, birth: Birth, old: InstanceRow) -> None:

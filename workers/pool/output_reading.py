@@ -3,6 +3,7 @@
 import hashlib
 import socket
 from codecs import getincrementaldecoder
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -36,6 +37,26 @@ class OutputReading:
         self._read = 0
         self._hash = hashlib.sha256()
         self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def part(self, after: int, limit: int) -> tuple[str, int]:
+        """A part of what was printed, independent of what was read before.
+
+        Args:
+            after: where it begins, in bytes.
+            limit: the most to read, in bytes, at least 4: the longest character.
+
+        Returns:
+            The part, and where the next one begins. It cuts no character in two that is written whole.
+        """
+        read = bytearray()
+        with suppress(FileNotFoundError):
+            for piece in pieces(self._path, after):
+                read += piece[: limit - len(read)]
+                if len(read) == limit:
+                    break
+        decoder = getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(bytes(read), final=len(read) < limit and self.attempt.ended_at is not None)
+        return text, after + len(read) - len(decoder.getstate()[0])
 
     def more(self) -> str:
         """What was printed since the last call, as far as it is here; empty if nothing was, or the file is not here."""

@@ -226,6 +226,7 @@ def _submit(runtime: Runtime, connection: Connection, step: Step, action: Submit
         by=schedule["created_by"],
         directory=Path(action.directory),
         priority=action.priority,
+        proof=schedule["born_proof"],
     )
     for each in step.due.fires:
         _, wakeups = submission.write(runtime, connection, checked, run_name(schedule["name"], each))

@@ -13,11 +13,11 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
-from interlock.db.core.request_rows import Right, as_found, internal
+from interlock.db.core.request_rows import Right, as_found, internal, itself
 from interlock.db.operations import operators
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
-from interlock.workers.client.operations import fire_by_right
+from interlock.workers.client.operations import by_token, fire_by_right
 from interlock.workers.client.partition_drainer import Drain
 from interlock.workers.client.receipts import SETTLED, Receipt
 from interlock.workers.engine import worker_secrets
@@ -31,7 +31,17 @@ WAIT_SECONDS = 30.0
 
 
 class ActionFailed(InterlockError):
-    """Applying the trigger failed until its attempts were used up. Fix the named cause, then `interlock redrive`."""
+    """The accepted trigger was not applied: its attempts are used up (fix the named cause, then `interlock redrive`),
+    or it is held, and goes on once that which holds it lets go.
+
+    Attributes:
+        receipt: of the trigger.
+    """
+
+    def __init__(self, receipt: Receipt) -> None:
+        why = receipt.error or (receipt.result or {}).get("message") or receipt.status
+        super().__init__(f"{receipt.trigger}: {why} (request {receipt.request_id})")
+        self.receipt = receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +120,9 @@ class Actions(ABC):
     @door
     def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """The newest, of one project and of one status if given."""
+        projects = [project] if project else None
         with transaction(self.client.runtime.database) as connection:
-            return [dict(row) for row in type(self)._page(connection, project=project, status=status, limit=limit)]
+            return [dict(row) for row in type(self)._page(connection, projects=projects, status=status, limit=limit)]
 
     def _identified(self, ref: str | UUID) -> UUID:
         """The id of the one that a REF names. Raises as `db.core.instances.find`."""
@@ -223,7 +234,8 @@ def right_to(client: Client, instance_id: UUID, trigger: str, order: ActionOrder
         order: who, and a worker's secret.
 
     Returns:
-        `anyone`, where that is enough; otherwise Interlock's own, for the version in which the instance was found.
+        `anyone`, where that is enough; `holder`, by a worker's secret that the holder of a token presents, which
+        PostgreSQL judges; otherwise Interlock's own, for the version in which the instance was found.
 
     Raises:
         NotYours: that is neither its supervisor, nor an operator, nor the worker itself where that is enough.
@@ -237,6 +249,8 @@ def right_to(client: Client, instance_id: UUID, trigger: str, order: ActionOrder
         trusted = jobs.trusted(connection, instance_id, secret=order.secret if "holder" in allowed else "")
         if by in trusted or operators.current(connection, [by]):
             return as_found(found["version"])
+        if order.secret and "holder" in allowed and by_token(client):
+            return itself(order.secret)
         who = "who created it or its job, an operator" + (
             "; the worker itself, by the secret of its registration" if "holder" in allowed else ""
         )
@@ -252,5 +266,5 @@ def _applied(receipt: Receipt, replayed: bool) -> Receipt:
     if receipt.status == "rejected":
         raise IllegalTransition(result["message"], state=result["state"], legal=tuple(result.get("legal", ())))
     if receipt.status != "applied":
-        raise ActionFailed(f"{receipt.trigger}: {receipt.error or receipt.status} (request {receipt.request_id})")
+        raise ActionFailed(receipt)
     return Receipt(receipt.request_id, receipt.status, receipt.workflow_id, receipt.trigger, replayed, result)

@@ -173,7 +173,9 @@ BEGIN
         lacking := interlock.no_decider(r.triggered_by, r.trigger, workflow_type, under, context);
         r.proof := NULL;
     ELSIF r.authority = 'holder' AND r.proof LIKE 'secret:%' THEN  -- kept as `itself`, because the secret must not be
-        lacking := CASE WHEN NOT itself THEN format('%s is not the worker %s', r.triggered_by, named)
+        lacking := CASE WHEN by_token IS NOT NULL AND interlock.worker_of_secret(r.workflow_id, substring(r.proof FROM 8)) IS NOT NULL
+                            THEN NULL  -- SUPERVISED-10
+                        WHEN NOT itself THEN format('%s is not the worker %s', r.triggered_by, named)
                         WHEN NOT interlock.is_secret_of(context, substring(r.proof FROM 8)) THEN
                             'its secret is needed: ' || interlock.not_its_secret(context, substring(r.proof FROM 8)) END;
         r.proof := 'itself';
@@ -211,6 +213,9 @@ BEGIN
     SELECT * INTO target FROM interlock.workflow_instances WHERE id = r.workflow_id;
     r.proof := interlock.without_token(r.proof);
     lacking := CASE
+        WHEN r.authority = 'machinery' AND target.workflow_type IN ('supervised_worker', 'job') AND r.proof LIKE 'state:%'
+             AND r.origin = 'agent'
+            THEN COALESCE(interlock.not_by_token(token, r.triggered_by), interlock.not_supervising(token, target.id))
         WHEN r.authority IN ('machinery', 'effect') OR r.origin NOT IN ('agent', 'override') AND (r.proof LIKE 'schedule:%') IS NOT TRUE
             THEN 'a token is no part of Interlock'
         ELSE interlock.not_by_token(token, r.triggered_by) END;

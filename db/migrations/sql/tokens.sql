@@ -119,6 +119,26 @@ CREATE FUNCTION interlock.not_its_own(token interlock.api_tokens, other uuid) RE
     RETURN (SELECT CASE WHEN a.name <> token.name THEN format('the token %s is of another name', token.token_id) END
               FROM interlock.api_tokens a WHERE a.token_id = other);
 
+-- Who supervises a supervised worker or a job: who created it, or the job that has it (SUPERVISED-7).
+CREATE FUNCTION interlock.supervisors(subject uuid) RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT i.created_by::text FROM interlock.workflow_instances i WHERE i.id = subject
+    UNION
+    SELECT i.created_by::text FROM interlock.workflow_links l JOIN interlock.jobs j ON j.id = l.source_id
+      JOIN interlock.workflow_instances i ON i.id = j.id
+     WHERE l.target_id = subject AND l.role = 'workers' AND j.completed_at IS NULL;
+END $$;
+
+-- Why a token does not fire what is its supervisor's to fire on a supervised worker or a job; NULL: it does.
+CREATE FUNCTION interlock.not_supervising(token interlock.api_tokens, subject uuid) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE
+        WHEN token.role NOT IN ('operator', 'admin') THEN format('a token of the role %s is no supervisor', token.role)
+        WHEN interlock.is_operator(token.name) OR token.name IN (SELECT interlock.supervisors(subject)) THEN NULL
+        ELSE format('%s is neither its supervisor nor an operator', token.name) END;
+END $$;
+
 -- Refuse an instance that its token may not create (TOKEN-11): nothing that a client's login may not create either, unless it is an
 -- operator's; but for the worker that the token's holder is (TOKEN-12).
 CREATE FUNCTION interlock.born_by_token(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$

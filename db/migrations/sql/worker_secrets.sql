@@ -39,6 +39,16 @@ CREATE FUNCTION interlock.not_its_secret(context jsonb, secret text) RETURNS tex
                 ELSE CASE WHEN COALESCE(secret, '') = '' THEN 'none is given' ELSE 'that is another' END
                      || '. If it is lost, an operator can shut the worker down, as its silence does; then register it again' END;
 
+-- The supervised worker whose secret this is, if it is this one, or a worker of this job (JOB-11); NULL: it is of neither.
+CREATE FUNCTION interlock.worker_of_secret(subject uuid, secret text) RETURNS uuid LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT i.id FROM interlock.workflow_instances i
+             WHERE i.workflow_type = 'supervised_worker' AND interlock.is_secret_of(i.context, secret)
+               AND i.id IN (SELECT subject UNION SELECT l.target_id FROM interlock.workflow_links l
+                                                  WHERE l.source_id = subject AND l.role = 'workers')
+             LIMIT 1);
+END $$;
+
 -- Take a claim in a worker's name: nobody can insert one without its secret. A task that is not queued, that is another run's, or for
 -- which the worker lacks a capability is refused (WORKER-2, WORKER-3). Nothing comes back if somebody else has or took the task, or
 -- the trial of its tool's breaker. A command's claim is its call's admission (BREAKER-11): that of a half-open breaker is the trial.

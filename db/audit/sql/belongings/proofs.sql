@@ -70,7 +70,8 @@ SELECT n.workflow_id, format('%%s: its proof %%s is none: %%s', n.what, n.proof,
         WHEN n.authority = 'machinery' AND n.own = 'refusal' THEN
             CASE WHEN n.type <> 'refusal_log' THEN 'it is of logs of refusals' END
         WHEN n.authority = 'holder' AND n.own = 'itself' THEN
-            CASE WHEN n.type NOT IN ('worker', 'uet_worker', 'supervised_worker') THEN 'it is of workers' END
+            CASE WHEN n.type NOT IN ('worker', 'uet_worker', 'supervised_worker') AND NOT (n.type = 'job' AND n.by_token)
+                 THEN 'it is of workers' END
         WHEN n.authority IN ('holder', 'machinery') AND n.kind = 'claim' THEN NULL
         ELSE format('it proves no %%s', n.authority) END
     UNION ALL
@@ -79,7 +80,8 @@ SELECT n.workflow_id, format('%%s: its proof %%s is none: %%s', n.what, n.proof,
           JOIN interlock.workflow_transitions issued ON issued.workflow_id = a.token_id AND issued.seq = 1
           JOIN interlock.every_instance i ON i.id = n.workflow_id
          WHERE a.token_id = interlock.token_of(n.proof) AND a.name = n.triggered_by AND issued.position < n.position
-           AND a.role <> 'read-only' AND (n.authority <> 'operator' OR a.role IN ('operator', 'admin'))
+           AND a.role <> 'read-only' AND (n.authority NOT IN ('operator', 'machinery') OR a.role IN ('operator', 'admin'))
+           AND (n.authority <> 'machinery' OR n.type IN ('supervised_worker', 'job'))
            AND CASE WHEN n.authority = 'holder' AND n.own IS NULL THEN interlock.not_its_own(a, n.workflow_id)
                     ELSE interlock.not_covered(a, i.project, n.type, n.workflow_id) END IS NULL
            AND COALESCE(n.judged_at, (SELECT r.accepted_at FROM interlock.trigger_requests r WHERE r.request_id = n.request_id),

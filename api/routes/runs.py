@@ -1,0 +1,271 @@
+"""Runs of plans: submit a plan, list and show runs, cancel, resume and retry, read logs and results."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+
+from interlock.api.access import Called, Caller
+from interlock.api.inside import inside
+from interlock.api.models import Text, TriggerReceipt
+from interlock.api.outcomes import ACCEPTED, told
+from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
+from interlock.api.problems import JsonAnswer, documented
+from interlock.api.run_logs import LogPart
+from interlock.api.run_models import (
+    AcceptedRun,
+    RunLog,
+    RunPage,
+    RunReason,
+    RunResults,
+    RunResumption,
+    RunState,
+    RunSummary,
+    RunTree,
+    WorkstreamRetried,
+    WorkstreamRetryOrder,
+)
+from interlock.db.connection import transaction
+from interlock.db.core import instances
+from interlock.db.orchestration import plans, results
+from interlock.workers.client.receipts import Receipt
+from interlock.workers.effects import plan_files
+from interlock.workers.orchestration import resume, submission
+from interlock.workers.orchestration.run_view import Watch
+from interlock.workers.orchestration.submission import Run, Submission
+from interlock.workers.overrides.retry_workstream import retry_workstream
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.runtime import Runtime
+from interlock.workflows.errors import AlreadyExists, BadInput, NotYours, UnknownInstance
+from interlock.workflows.input.limits import PRIORITIES
+from interlock.workflows.input.names import reason
+from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.read import read_plan
+
+router = APIRouter(tags=["runs"])
+
+SUMMARY = RunSummary.model_fields
+NO_FOLDER = "/"  # of a plan that names none; none of its paths is then where a plan's may be
+PART_BYTES, MOST_BYTES = 65_536, 1_048_576
+REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": AcceptedRun, "description": "It was submitted before"}}
+PLAN: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "The plan, as `interlock run` takes it; `interlock run --schema` prints its JSON Schema.",
+        "content": {
+            "application/json": {"schema": {"type": "object", "required": ["name", "workstreams"]}},
+            "application/yaml": {"schema": {"type": "string"}},
+        },
+    }
+}
+
+
+@router.post(
+    "/runs", status_code=201, response_model=AcceptedRun, responses=REPEATED | documented(409), openapi_extra=PLAN
+)
+async def submit_plan(  # noqa: PLR0917 - what is said beside the plan
+    caller: Called,
+    request: Request,
+    project: Project = None,
+    name: Annotated[Text | None, Query(description="The run's name, which is its idempotency key.")] = None,
+    priority: Annotated[int, Query(ge=PRIORITIES[0], le=PRIORITIES[-1], description="Higher goes first.")] = 0,
+    directory: Annotated[Text, Query(description="On the server: the base of the plan's relative paths.")] = NO_FOLDER,
+) -> JsonAnswer:
+    """Run a plan, in YAML or JSON. With a `name`, the same plan again answers 200 with the run.
+
+    For operators. Its paths must be in INTERLOCK_API_PLAN_FOLDERS.
+    """
+    body = await request.body()
+
+    def made() -> tuple[Run, bool]:
+        _require_operator(caller, project)
+        runtime = caller.access.runtime
+        plan = runtime.blocking(lambda: _read(runtime, body))
+        if plan.project and project not in (None, plan.project):
+            raise BadInput(f"the plan is of project {plan.project!r}, not {project!r}")
+        client = caller.client(plan.project or project, write=True)
+        wanted = runtime.blocking(
+            lambda: _checked(runtime, plan, caller, project=client.project, directory=directory, priority=priority)
+        )
+        return _delivered(runtime, wanted, submission.require_run_name(name))
+
+    run, new = await inside(made)
+    return JsonAnswer(await inside(_accepted, caller, run), 201 if new else 200)
+
+
+def _require_operator(caller: Caller, project: str | None) -> None:
+    """Raise `NotYours` for a token that may not submit, before anything is said of the server's files (TOKEN-11)."""
+    caller.client(project, write=True)
+    if caller.principal.role == "agent":
+        raise NotYours("The token is no operator's. Who may: a token with the role operator or admin.")
+
+
+def _read(runtime: Runtime, body: bytes) -> Plan:
+    return read_plan(body, name="the plan", phases=plan_files.installation_phases(runtime.settings))
+
+
+def _checked(
+    runtime: Runtime, plan: Plan, caller: Caller, *, project: str, directory: str, priority: int
+) -> Submission:
+    folder, by = Path(directory), caller.principal
+    plan_files.require_within(plan, folder, runtime.settings.api_plan_folders)
+    return submission.checked(
+        runtime, plan, project=project, by=by.name, directory=folder, priority=priority, proof=by.proof()
+    )
+
+
+def _delivered(runtime: Runtime, wanted: Submission, name: str | None) -> tuple[Run, bool]:
+    """The run, and whether it is new; a run of that name that is of the same submission is not (HTTP-7)."""
+    try:
+        return submission.deliver(runtime, wanted, name), True
+    except AlreadyExists:
+        with transaction(runtime.database) as connection:
+            found = instances.find(connection, str(name), wanted.project, "run")
+            kept = plans.of_run(connection, found["id"])
+        asked = (wanted.by, wanted.priority, wanted.plan.model_dump(mode="json"), str(wanted.directory))
+        if kept is None or asked != (
+            found["created_by"],
+            found["context"].get("priority"),
+            kept["body"],
+            kept["directory"],
+        ):
+            raise
+        return Run(found["id"], found["entity_id"], found["project"]), False
+
+
+def _accepted(caller: Caller, run: Run) -> dict[str, Any]:
+    with transaction(caller.access.runtime.database) as connection:
+        digests: Mapping[str, Any] = instances.by_id(connection, run.id)["bodies"] or {}
+    return asdict(run) | {"plan_sha256": digests["plans"]}
+
+
+@router.get("/runs", response_model=RunPage, responses=documented())
+async def list_runs(
+    caller: Called,
+    project: Project = None,
+    state: Annotated[RunState | None, Query(description="Only those in this state.")] = None,
+    limit: Limit = 50,
+    before: Before = None,
+) -> JsonAnswer:
+    """List runs, newest first, of one project or of all that the token covers."""
+
+    def read() -> list[dict[str, Any]]:
+        with transaction(caller.access.runtime.database) as connection:
+            found = plans.newest_runs(
+                connection, projects=caller.projects(project), state=state, before=before, limit=limit + 1
+            )
+            return [{name: each[name] for name in SUMMARY} for each in found]
+
+    return JsonAnswer(page(await inside(read), limit))
+
+
+@router.get("/runs/{ref}", response_model=RunTree, responses=documented(409, 410))
+async def show_run(caller: Called, ref: Text, project: Project = None) -> JsonAnswer:
+    """Show a run with its workstreams, tasks, gates and patches. REF is its UUID, or its name in the project."""
+
+    def read() -> dict[str, Any]:
+        return Watch(caller.access.runtime, _run(caller, ref, project)).view.as_tree()
+
+    return JsonAnswer(await inside(read))
+
+
+def _run(caller: Caller, ref: str, project: str | None, *, write: bool = False) -> UUID:
+    """The id of the run that a path names. Raises `UnknownInstance` if there is none for this token."""
+    with (
+        caller.located(ref, project, write=write) as (client, found),
+        transaction(client.runtime.database) as connection,
+    ):
+        return UUID(str(instances.find(connection, found, client.project, "run")["id"]))
+
+
+@router.post("/runs/{ref}/cancel", response_model=TriggerReceipt, responses=ACCEPTED | documented(409, 410))
+async def cancel_run(  # noqa: PLR0917 - what every trigger has
+    caller: Called,
+    ref: Text,
+    why: RunReason,
+    project: Project = None,
+    key: IdempotencyKey = None,
+    wait: Wait = WAIT_SECONDS,
+) -> JsonAnswer:
+    """Cancel a run: running tasks are stopped, pending ones never start."""
+
+    def fire() -> Receipt:
+        run_id = _run(caller, ref, project, write=True)
+        client, by = caller.client(ref=run_id, write=True), caller.principal.name
+        data, request_id = {"reason": reason("reason", why.reason)}, one_key(why.request_id, key)
+        return client.fire(run_id, "cancel", by=by, request_id=request_id, data=data)
+
+    (outcome,) = await caller.access.waiting.outcomes([await inside(fire)], wait)
+    return told(outcome)
+
+
+@router.post("/runs/{ref}/resume", status_code=201, response_model=AcceptedRun, responses=documented(409, 410))
+async def resume_run(caller: Called, ref: Text, said: RunResumption, project: Project = None) -> JsonAnswer:
+    """Run again what a failed or canceled run did not complete, in a new run. For operators."""
+
+    def made() -> Run:
+        run_id, by, runtime = _run(caller, ref, project, write=True), caller.principal, caller.access.runtime
+        client = caller.client(ref=run_id, write=True)
+        _require_operator(caller, client.project)
+        wanted = resume.resubmission(runtime, run_id, project=client.project, by=by.name, proof=by.proof())
+        return submission.deliver(runtime, wanted, said.name)
+
+    return JsonAnswer(await inside(_accepted, caller, await inside(made)), 201)
+
+
+@router.post(
+    "/runs/{ref}/workstreams/{workstream}/retry", response_model=WorkstreamRetried, responses=documented(409, 410)
+)
+async def retry_run_workstream(
+    caller: Called, ref: Text, workstream: Text, said: WorkstreamRetryOrder, project: Project = None
+) -> JsonAnswer:
+    """Do a failed or cancelled workstream again, in its running run. For operators."""
+
+    def done() -> dict[str, Any]:
+        run_id, runtime = _run(caller, ref, project, write=True), caller.access.runtime
+        with transaction(runtime.database) as connection:
+            named = {each["name"]: each["id"] for each in plans.workstreams_of(connection, run_id)}
+        if workstream not in named:
+            raise UnknownInstance(f"The run has no workstream {workstream!r}. It has: {', '.join(map(str, named))}.")
+        by = caller.principal
+        order = OverrideOrder(by.name, said.reason, said.dry_run, said.if_version, by)
+        return asdict(retry_workstream(runtime, str(named[workstream]), order))
+
+    return JsonAnswer(await inside(done))
+
+
+@router.get("/runs/{ref}/logs", response_model=RunLog, responses=documented(409, 410))
+async def read_run_logs(  # noqa: PLR0917 - which part of which output
+    caller: Called,
+    ref: Text,
+    task: Annotated[Text, Query(description="WORKSTREAM/TASK")],
+    project: Project = None,
+    attempt: Annotated[int, Query(ge=0, le=2**31 - 1, description="From 1 on; 0: the newest.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**40, description="`next` of the part before this one.")] = 0,
+    limit: Annotated[int, Query(ge=4, le=MOST_BYTES, description="The most to return, in bytes.")] = PART_BYTES,
+    wait: Wait = 0.0,
+) -> JsonAnswer:
+    """Read what a task printed, part by part. With `wait`, wait for more."""
+    run_id = await inside(_run, caller, ref, project)
+    return JsonAnswer(await LogPart(run_id, task, attempt, after, limit).awaited(caller.access.runtime, wait))
+
+
+@router.get("/runs/{ref}/results", response_model=RunResults, responses=documented(409, 410))
+async def list_run_results(
+    caller: Called,
+    ref: Text,
+    project: Project = None,
+    limit: Limit = 50,
+    after: Annotated[UUID | None, Query(description="`next` of the page before this one.")] = None,
+) -> JsonAnswer:
+    """List a run's ended tasks with their results, in the order of the plan."""
+
+    def read() -> list[dict[str, Any]]:
+        run_id = _run(caller, ref, project)
+        with transaction(caller.access.runtime.database) as connection:
+            return [dict(each) for each in results.of_run(connection, run_id, after=after, limit=limit + 1)]
+
+    return JsonAnswer(page(await inside(read), limit))
