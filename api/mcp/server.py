@@ -53,6 +53,11 @@ def make_server(door: ApiDoor) -> MCPServer[Any]:
         """The newest instances of a project."""
         return await read(ctx, f"/api/instances?project={quote(project, safe='')}")
 
+    @server.resource("interlock://runs/{run}", mime_type="application/json")
+    async def run_tree(run: str, ctx: Ctx) -> str:
+        """A run of a plan, with its workstreams, tasks, gates and patches."""
+        return await read(ctx, at("/api/runs", run))
+
     @server.resource("interlock://diagrams/{+instance}", mime_type=MERMAID)
     async def diagram(instance: str, ctx: Ctx) -> str:
         """An instance's machine as a Mermaid state diagram, its current state lit."""

@@ -1,7 +1,8 @@
 """The Tasks extension (`io.modelcontextprotocol/tasks`, SEP-2663): what lasts is a task, which a client polls.
 
-Two things last: a trigger that is held for an approval or not yet applied, and the wait for a task to claim. Nothing of
-them is kept here: a task's id says what to look at in the API, so it outlives connections, sessions and this process.
+Three things last: a trigger that is held for an approval or not yet applied, the wait for a task to claim, and a run.
+Nothing of them is kept here: a task's id says what to look at in the API, so it outlives connections, sessions and this
+process.
 """
 
 from collections.abc import Mapping
@@ -17,13 +18,13 @@ from mcp_types import RequestParams
 
 from interlock.api.mcp.bearer import token_of
 from interlock.api.mcp.door import ApiDoor, answered, at, of
-from interlock.api.mcp.tools import CLAIM, FIRE, claimed
+from interlock.api.mcp.tools import CLAIM, FIRE, SUBMIT, claimed
 from interlock.api.presented import Presented
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 VERSIONS = frozenset({"2026-07-28"})
 POLL_MS = 1_000
-TRIGGER, WAIT = "trigger", "claim"
+TRIGGER, WAIT, RUN = "trigger", "claim", "run"
 Ctx = ServerRequestContext[Any, Any]
 
 
@@ -83,6 +84,8 @@ class InterlockTasks(Extension):
         if params.name == CLAIM and said.get("claim") is None:
             project = (params.arguments or {}).get("project") or ""
             return _handle(f"{WAIT}:{project}", "no task fits yet")
+        if params.name == SUBMIT:
+            return _handle(f"{RUN}:{said['id']}", "the run is accepted")
         return answer
 
     async def _get(self, ctx: Ctx, params: TaskParams) -> TaskLook:
@@ -91,6 +94,8 @@ class InterlockTasks(Extension):
         who = token_of(ctx, self._door)
         if kind == TRIGGER and name:
             return await self._trigger(who, params.task_id, name)
+        if kind == RUN and name:
+            return await self._run(who, params.task_id, name)
         if kind == WAIT:
             answer = await claimed(self._door, who, name or None, [], 0.0)
             open_ = not answer.is_error and (answer.structured_content or {})["claim"] is None
@@ -106,6 +111,17 @@ class InterlockTasks(Extension):
         refused = said.get("status") in ("rejected", "superseded", "dead")
         done = None if open_ else (of(said, failed=True) if refused else answered(answer))
         return _look(task_id, done, f"the trigger is {said.get('status')}")
+
+    async def _run(self, who: Presented, task_id: str, run_id: str) -> TaskLook:
+        answer = await self._door.ask(who, "GET", at("/api/runs", run_id))
+        if answer.status_code == 404:
+            raise MCPError(code=INVALID_PARAMS, message=f"There is no task {task_id!r} for this token.")
+        said: Mapping[str, Any] = answer.json()
+        if answer.status_code >= 400:
+            return _look(task_id, answered(answer), "")
+        ended = said["state"] in ("succeeded", "failed", "canceled")
+        done = of(said, failed=said["state"] != "succeeded") if ended else None
+        return _look(task_id, done, f"the run is {said['state']}")
 
     async def _acknowledge(self, ctx: Ctx, _params: TaskParams) -> TaskAcknowledged:
         """Nothing waits for input here, and what was fired or claimed is taken back by its own means."""

@@ -16,6 +16,7 @@ READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 CLAIM = "claim_task"
 FIRE = "fire_trigger"
+SUBMIT = "submit_run"
 
 Ctx = Context[Any, Any]
 Ref = Annotated[str, Field(description="UUID, TYPE/ENTITY_ID, or an entity id that is unique in the project")]
@@ -118,7 +119,46 @@ def add_tools(server: MCPServer[Any], door: ApiDoor) -> None:
         return await call(ctx, "POST", f"{at('/api/approvals', approval)}/decision", json=said)
 
     _add_work(server, door)
+    _add_runs(server, door)
     _add_operating(server, door)
+
+
+def _add_runs(server: MCPServer[Any], door: ApiDoor) -> None:
+    """The tools of who runs plans."""
+    call = partial(_called, door)
+
+    @server.tool(name=SUBMIT, annotations=WRITES)
+    async def submit_run(
+        ctx: Ctx,
+        *,
+        plan: Annotated[Mapping[str, Any], Field(description="as `interlock run` takes it: `name`, `workstreams`, …")],
+        name: Annotated[str | None, Field(description="the run's name, which is its idempotency key")] = None,
+        priority: Annotated[int | None, Field(description="higher goes first")] = None,
+        directory: Annotated[str | None, Field(description="on the server: the base of the plan's paths")] = None,
+        project: Project = None,
+    ) -> CallToolResult:
+        """Run a plan: workstreams of tasks and gates. For operators. show_run says how far it is."""
+        asked = given(project=project, name=name, priority=priority, directory=directory)
+        return await call(ctx, "POST", "/api/runs", json=dict(plan), params=asked)
+
+    @server.tool(annotations=READS)
+    async def show_run(ctx: Ctx, run: Ref, project: Project = None) -> CallToolResult:
+        """Show a run with its workstreams, tasks, gates and patches: their states, and why they wait or failed."""
+        return await call(ctx, "GET", at("/api/runs", run), params=given(project=project))
+
+    @server.tool(annotations=READS)
+    async def read_run_log(
+        ctx: Ctx,
+        *,
+        run: Ref,
+        task: Annotated[str, Field(description="WORKSTREAM/TASK")],
+        after: Annotated[int | None, Field(description="`next` of the part before")] = None,
+        project: Project = None,
+        wait: Seconds = 0.0,
+    ) -> CallToolResult:
+        """Read what a task printed, part by part; with `wait`, wait for more."""
+        asked = given(project=project, task=task, after=after) | {"wait": wait}
+        return await call(ctx, "GET", f"{at('/api/runs', run)}/logs", params=asked)
 
 
 def _add_operating(server: MCPServer[Any], door: ApiDoor) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -23,6 +24,7 @@ from interlock.api.mcp.tasks import IDENTIFIER, TaskAcknowledged, TaskHandle, Ta
 from interlock.api.rates import Rates
 from interlock.workers.access.tokens import Principal, find
 from interlock.workers.client.client import Client
+from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
@@ -255,6 +257,41 @@ def test_an_operators_agent_sees_why_a_patch_was_set_aside_and_hands_in_a_correc
             assert (await agent("list_stuck"))["total"] == 0
 
     played(call, play)
+
+
+def test_a_run_is_a_task_until_it_has_ended(call: Calls, client: Client, ann: None) -> None:
+    operator = token(client.runtime, "ann", "operator")
+    plan = {
+        "name": "night",
+        "workstreams": [{"id": "w", "tasks": [{"id": "t", "agent": {"instructions": "write a test"}}]}],
+    }
+
+    async def play() -> None:
+        async with session(call, operator, tasks=True) as agent, session(call, call.token, tasks=True) as other:
+            refused = await other.refused("submit_run", plan=plan)
+            assert refused["status"] == 403
+            begun = await agent.begun("submit_run", plan=plan, name="night-1")
+            assert begun.task_id.startswith("run:")
+            assert (await agent.look(begun.task_id)).status == "working"
+            assert (await other("show_run", run="night-1"))["name"] == "night-1"
+            assert '"night-1"' in await text(agent, "interlock://runs/night-1")
+            run = await agent("show_run", run="night-1")
+            await asyncio.to_thread(cancelled, client, run["id"])
+            ended = await agent.look(begun.task_id)
+            assert (ended.status, (ended.result or {})["isError"]) == ("completed", True)
+            assert (ended.result or {})["structuredContent"]["state"] == "canceled"
+            with pytest.raises(MCPError, match="There is no task"):
+                await other.look("run:nobody's")
+
+    played(call, play)
+
+
+def cancelled(client: Client, run: str) -> None:
+    """Cancel a run that has not begun, and let what takes part in it end."""
+    client.fire(run, "cancel", by="ann")
+    drain_all(client.runtime)
+    while schedule(client.runtime, UUID(run)) or drain_all(client.runtime):
+        pass
 
 
 @pytest.mark.parametrize("presented", ["", "ilk_" + "A" * 43])
