@@ -17,6 +17,7 @@ COPY db ./db
 COPY beat ./beat
 COPY workers ./workers
 COPY api ./api
+COPY console ./console
 COPY supervisor ./supervisor
 COPY cli ./cli
 

@@ -4,7 +4,6 @@ Every route but those of `health` takes a `Caller`. What is in a project that it
 for it (HTTP-4).
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
+from interlock.api import session_cookie
 from interlock.api.feed import Feed
 from interlock.api.inside import inside
 from interlock.api.presented import KNOWN
@@ -25,7 +25,7 @@ from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
-from interlock.workers.access.tokens import Principal, find, in_force
+from interlock.workers.access.tokens import BEARER, SESSION, Principal, find, in_force
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
@@ -193,12 +193,26 @@ async def caller(request: Request, given: Credentials) -> Caller:
         HTTPException: 401, without saying why.
         TooManyRequests: its token is over its rate.
     """
-    access: Access = request.app.state.access
-    presented, known = (given.credentials if given else ""), KNOWN.get()
-    principal = known.principal if known and known.token == presented else None
-    principal = principal or await inside(find, access.runtime, presented)
-    if principal is None:
+    prefix, presented = BEARER, given.credentials if given else ""
+    if given is None and session_cookie.may_read(request):
+        prefix, presented = SESSION, session_cookie.of(request)
+    if (found := await known(request, presented, prefix)) is None:
         raise HTTPException(401, headers=CHALLENGE)
+    return found
+
+
+async def known(request: Request, presented: str, prefix: str) -> Caller | None:
+    """Whoever a request presents a token of, with this prefix; None: it is none in force.
+
+    Raises:
+        TooManyRequests: it is over its rate.
+    """
+    access: Access = request.app.state.access
+    before = KNOWN.get()
+    principal = before.principal if before and (before.token, BEARER) == (presented, prefix) else None
+    principal = principal or await inside(find, access.runtime, presented, prefix)
+    if principal is None:
+        return None
     request.state.token_id, request.state.by = str(principal.token_id), principal.name
     if seconds := access.rates.wait_seconds(principal.token_id):
         raise TooManyRequests(seconds)

@@ -3,7 +3,7 @@
 1. a module of `interlock.api.routes` with `router = APIRouter(tags=["NAME"])`, whose routes take a `Called`, answer
    with a `JsonAnswer`, and say in `responses=documented(…)` which problems they answer with;
 2. its row here;
-3. a row for each route in `tests/api/rights.py`: what which role may do with it. Tests fail until it is there.
+3. a row for each route in `tests/http_rights.py`: what which role may do with it. Tests fail until it is there.
 """
 
 from collections.abc import Mapping

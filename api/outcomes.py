@@ -30,11 +30,16 @@ def told(receipt: Receipt) -> JsonAnswer:
     return JsonAnswer(shown(receipt), 202)
 
 
-def _refused(receipt: Receipt) -> JsonAnswer:
+def refusal(receipt: Receipt) -> tuple[ProblemKind, str, dict[str, Any]]:
+    """Of a trigger that was not applied and will not be: the kind of problem, why, and what else is known of it."""
     result = receipt.result or {}
     kind = ENDED if receipt.status == "dead" else ILLEGAL
     if result.get("code") == VERSION_CONFLICT:
         kind = KINDS[VersionConflict]
     reasons = {name: result[name] for name in REASONS if name in result}
-    detail = str(result.get("message") or receipt.error or receipt.status)
+    return kind, str(result.get("message") or receipt.error or receipt.status), reasons
+
+
+def _refused(receipt: Receipt) -> JsonAnswer:
+    kind, detail, reasons = refusal(receipt)
     return answer(kind, detail, **reasons, request_id=receipt.request_id, receipt=shown(receipt))

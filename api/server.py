@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import h11
 import structlog
@@ -22,6 +22,9 @@ from interlock.workers.settings import LOOPBACK, Settings
 from interlock.workers.system import process_privacy
 from interlock.workers.telemetry import logs
 from interlock.workflows.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.workers.client.async_client import AsyncRuntime
 
 log = structlog.get_logger()
 
@@ -34,6 +37,19 @@ DEFAULT_PORT = 8080
 ALIVE_PATH, ALIVE_BODY = "/api/health", b'{"status": "ok"}'
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Served(Protocol):
+    """An application, and how to end what it does that would not end by itself."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+
+    async def stop(self) -> None:
+        """End it."""
+
+
+Make = Callable[["AsyncRuntime"], Served]
 
 
 class CannotServe(InterlockError):
@@ -87,8 +103,8 @@ class Impatient(H11Protocol):
 class Deferred:
     """The application, made when the first request comes that needs it."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings, self._making = settings, asyncio.Lock()
+    def __init__(self, make: Make, settings: Settings) -> None:
+        self._make, self._settings, self._making = make, settings, asyncio.Lock()
         self._app: Asgi | None = None
         self._stop: Callable[[], Awaitable[None]] | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
@@ -106,14 +122,13 @@ class Deferred:
     def _load(self) -> Asgi:
         from sqlalchemy.util import greenlet_spawn  # noqa: PLC0415 - see the module
 
-        from interlock.api.app import create_app  # noqa: PLC0415 - likewise
         from interlock.workers.client.async_client import AsyncRuntime  # noqa: PLC0415 - likewise
 
         runtime = AsyncRuntime(self._settings)
         self._close = lambda: greenlet_spawn(runtime.close)
-        app = create_app(runtime)
-        self._stop = app.state.access.feed.stop
-        return app
+        site = self._make(runtime)
+        self._stop = site.stop
+        return site
 
     async def stop(self) -> None:
         """End what would otherwise not end by itself."""
@@ -150,10 +165,11 @@ class Announced(uvicorn.Server):
         await self._app.close()
 
 
-def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] = lambda _: None) -> None:
+def serve(make: Make, settings: Settings, host: str, port: int, told: Callable[[str], None] = lambda _: None) -> None:
     """Be the API until SIGTERM.
 
     Args:
+        make: makes the application; called, in a thread, when the first request comes.
         settings: this process's.
         host: the address to listen on.
         port: 0 for any free one.
@@ -166,7 +182,7 @@ def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] 
     tls = settings.api_tls_certificate
     if host not in LOOPBACK and tls is None:
         log.warning("api_without_tls", host=host, advice="set INTERLOCK_API_TLS_CERTIFICATE, or use a proxy with TLS")
-    app = Deferred(settings)
+    app = Deferred(make, settings)
     with bound(host, port) as listener:
         scheme, address = ("http" if tls is None else "https"), listener.getsockname()
         name = f"[{address[0]}]" if ":" in address[0] else address[0]

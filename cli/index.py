@@ -19,7 +19,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "up": ("server.up_down", "Start PostgreSQL, Valkey, the workers, beat and Flower, and keep them running."),
         "down": ("server.up_down", "Stop everything that `interlock up` started here."),
         "status": ("server.up_down", "Show each process: state, start time, number of restarts."),
-        "open": ("server.open", "Open the HTTP API in the browser, or print its address."),
+        "open": ("server.open", "Print a link that signs in to the console, once."),
         "api": ("api.serve", "Serve the HTTP API, or print its OpenAPI document."),
         "mcp": ("mcp.mcp", "MCP for agents: serve it over stdio, or print a client's configuration."),
         "migrate": ("operations.migrate", "Upgrade the database to the newest schema and record the definitions."),

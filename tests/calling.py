@@ -1,12 +1,8 @@
 """Call the API in process: the application over a runtime of its own, on an event loop that each call runs."""
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from httpx import ASGITransport, AsyncClient, Response
@@ -14,7 +10,6 @@ from sqlalchemy.util import greenlet_spawn
 
 from interlock.api.app import Api, create_app
 from interlock.api.groups import GROUPS, RouteGroup
-from interlock.supervisor.environment import environment
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.overrides.tokens import TokenTerms, issue
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -60,21 +55,3 @@ def calls(settings: Settings, groups: Sequence[RouteGroup] = GROUPS) -> Iterator
         finally:
             loop.run(client.aclose())
             loop.run(greenlet_spawn(runtime.close))
-
-
-@contextmanager
-def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`interlock api serve` on a free port: the process and its URL."""
-    command = [sys.executable, "-m", "interlock.cli.main", "api", "serve", "--port", "0"]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, env=environment(settings), stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            assert process.stdout
-            yield process, process.stdout.readline().strip()
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)

@@ -17,6 +17,7 @@ import demo
 from interlock import workers
 from interlock.db.core.deprecations import DefinitionPart
 from interlock.db.operations.handovers import Choice
+from interlock.workers.access.tokens import Principal
 from interlock.workers.client.client import Client
 from interlock.workers.definitions.instance_migration import Migration
 from interlock.workers.engine.trigger_request import Firing
@@ -169,6 +170,12 @@ class Scene:
                 "runtime": runtime, "terms": TokenTerms(self.name, "agent", ("P",)),
                 "order": OverrideOrder("ann", "why"),
             },
+            "make_link": lambda: {
+                "runtime": runtime, "terms": TokenTerms(self.name, "agent", ("P",)),
+                "order": OverrideOrder("ann", "why"),
+            },
+            "open_session": lambda: {"runtime": runtime, "link": "nothing"},
+            "end_session": lambda: {"runtime": runtime, "principal": Principal(UUID(int=0), "ann", "agent", None)},
             "revoke_tokens": lambda: {"runtime": runtime, "named": "nobody", "order": OverrideOrder("ann", "why")},
             "list_tokens": lambda: {"runtime": runtime, "project": project, "ended": True},
             "narrow": lambda: narrowing | {"to": ["operator"], "project": self.name},

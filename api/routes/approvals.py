@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from interlock.api.access import Called
+from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
 from interlock.api.models import HeldTrigger, HeldTriggers, Taken, Text, TriggerReceipt
 from interlock.api.outcomes import ACCEPTED, told
@@ -40,20 +40,21 @@ async def list_approvals(
     before: Before = None,
 ) -> JsonAnswer:
     """List approvals that wait for a decision, newest first."""
+    return JsonAnswer(await inside(inbox, caller, project, mine=mine, limit=limit, before=before))
+
+
+def inbox(caller: Caller, project: str | None, *, mine: bool, limit: int, before: UUID | None = None) -> dict[str, Any]:
+    """A page of approvals that wait for a decision; arguments as for the route. For use in a greenlet only."""
     by = caller.principal.name if mine else None
-
-    def read() -> list[dict[str, Any]]:
-        with transaction(caller.access.runtime.database) as connection:
-            found = approvals.pending(
-                connection, projects=caller.projects(project), decider=by, before=before, limit=limit + 1
-            )
-            votes: dict[UUID, list[str]] = {each["id"]: [] for each in found}
-            for vote in approvals.votes(connection, votes):
-                votes[vote["workflow_id"]].append(vote["triggered_by"])
-        return [_held(each, votes[each["id"]]) for each in found]
-
-    shown = page(await inside(read), limit)
-    return JsonAnswer(shown | {"items": [each for each in shown["items"] if by not in each["votes"]]})
+    with transaction(caller.access.runtime.database) as connection:
+        found = approvals.pending(
+            connection, projects=caller.projects(project), decider=by, before=before, limit=limit + 1
+        )
+        votes: dict[UUID, list[str]] = {each["id"]: [] for each in found}
+        for vote in approvals.votes(connection, votes):
+            votes[vote["workflow_id"]].append(vote["triggered_by"])
+    shown = page([_held(each, votes[each["id"]]) for each in found], limit)
+    return shown | {"items": [each for each in shown["items"] if by not in each["votes"]]}
 
 
 def _held(row: Mapping[str, Any], votes: list[str]) -> dict[str, Any]:
@@ -73,14 +74,19 @@ async def decide_approval(
     wait: Wait = WAIT_SECONDS,
 ) -> JsonAnswer:
     """Approve or reject. PostgreSQL judges whether the token's name is one of its deciders."""
-
-    def fire() -> Receipt:
-        client = caller.client(ref=approval_id, write=True)
-        if client.show(approval_id)["workflow_type"] != "approval":
-            raise UnknownInstance(f"There is no approval {approval_id} in the projects of this token.")
-        data = {"reason": vote.reason} if vote.reason else {}
-        request_id = one_key(vote.request_id, key)
-        return client.fire(approval_id, vote.decision, by=caller.principal.name, request_id=request_id, data=data)
-
-    (outcome,) = await caller.outcomes([await inside(fire)], wait)
+    fired = await inside(decide, caller, approval_id, vote, one_key(vote.request_id, key))
+    (outcome,) = await caller.outcomes([fired], wait)
     return told(outcome)
+
+
+def decide(caller: Caller, approval_id: UUID, vote: ApprovalDecision, request_id: str = "") -> Receipt:
+    """Fire a vote in the caller's name. For use in a greenlet only.
+
+    Raises:
+        UnknownInstance: it is no approval of the caller's projects.
+    """
+    client = caller.client(ref=approval_id, write=True)
+    if client.show(approval_id)["workflow_type"] != "approval":
+        raise UnknownInstance(f"There is no approval {approval_id} in the projects of this token.")
+    data = {"reason": vote.reason} if vote.reason else {}
+    return client.fire(approval_id, vote.decision, by=caller.principal.name, request_id=request_id, data=data)

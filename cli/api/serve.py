@@ -7,6 +7,7 @@ import typer
 from interlock.api.server import DEFAULT_PORT, configure_logs
 from interlock.api.server import serve as serve_api
 from interlock.cli.lib.output import print_json, say
+from interlock.console.site import create_site
 from interlock.workers.settings import settings
 
 app = typer.Typer(name="api", help="The HTTP API, for agents and programs with a token.", no_args_is_help=True)
@@ -17,7 +18,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default: INTERLOCK_API_HOST.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = None,
 ) -> None:
-    """Serve the HTTP API. `interlock up` does this too, as its part `api`.
+    """Serve the HTTP API and the console. `interlock up` does this too, as its part `api`.
 
     By default it listens on INTERLOCK_API_HOST (127.0.0.1) and INTERLOCK_API_PORT (8080). Whoever binds it elsewhere
     gives it a certificate (INTERLOCK_API_TLS_CERTIFICATE) or puts a proxy with TLS before it: tokens travel in the
@@ -32,7 +33,7 @@ def serve(
     if port is None:
         port = DEFAULT_PORT if chosen.api_port is None else chosen.api_port
     configure_logs()
-    serve_api(chosen, host or chosen.api_host, port, say)
+    serve_api(create_site, chosen, host or chosen.api_host, port, say)
 
 
 @app.command("document")

@@ -108,7 +108,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
         found = registration.find(client.runtime, name)
         context = client.show(found["worker_id"])["context"]
         with transaction(client.runtime.database) as connection:
-            held = [dict(claim) for claim in claims.held(connection, found["worker_id"])]
+            held = [dict(claim) for claim in claims.held(connection, [found["worker_id"]])]
     message = _described(dict(found)) | {"host": context.get("host"), "pid": context.get("pid"), "holds": held}
     if print_json(message, as_json):
         return

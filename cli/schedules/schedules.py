@@ -20,10 +20,11 @@ from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.schedules import creating
 from interlock.workers.schedules.creating import Standing
+from interlock.workers.schedules.wording import in_words, move_of, what_it_does
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.output.counts import number_of
-from interlock.workflows.schedules.actions import Create, Fire, read_action, read_stamp
+from interlock.workflows.schedules.actions import read_stamp
 
 HELP = """Schedules: at the times of a cron expression in a time zone, or at intervals, fire a trigger, create an
 instance or run a plan. Each time once, in the name of whoever created the schedule, who alone may pause, resume and end
@@ -183,9 +184,7 @@ def _move(ref: str, trigger: str, by: str, reason: str, timeout: float, as_json:
     with Client() as client:
         with transaction(client.runtime.database) as connection:
             schedule = instances.find(connection, ref, client.project, "schedule")
-        if trigger == "end" and schedule["created_by"] != by:
-            trigger = "stop"  # which operators may
-        receipt = settled(client, schedule["id"], trigger, by=by, reason=why, timeout=timeout)
+        receipt = settled(client, schedule["id"], move_of(schedule, trigger, by), by=by, reason=why, timeout=timeout)
     applied = (f"schedule {schedule['entity_id']} is ", ((receipt.result or {}).get("to", ""), "bold"))
     tell(receipt, applied, receipt, as_json)
 
@@ -225,28 +224,13 @@ def _print(found: Standing) -> None:
 
 def _in_words(found: Standing) -> dict[str, Any]:
     """The columns of a table that its row does not have."""
-    row, times = found.row, found.row["context"].get("times", {})
+    row = found.row
     return {
-        "times": f"{times['cron']} ({times.get('time_zone', 'UTC')})"
-        if "cron" in times
-        else f"every {times.get('every_seconds')} s",
-        "does": _does(row),
+        "times": in_words(row["context"]),
+        "does": what_it_does(row),
         "next": _local(found.following[0], row["context"]) if found.following and row["state"] == "active" else None,
         "last": row["last_due"] and _local(row["last_due"], row["context"]),
     }
-
-
-def _does(row: Mapping[str, Any]) -> str:
-    try:
-        action = read_action(row["context"].get("does"))
-    except BadInput as error:
-        return str(error)
-    match action:
-        case Fire():
-            return f"fire {action.trigger} on {row['target_type']}/{row['target_name']}"
-        case Create():
-            return f"create {action.type}/{action.name}"
-    return f"run the plan {action.plan.get('name')}"
 
 
 def _local(instant: datetime, context: Mapping[str, Any]) -> str:

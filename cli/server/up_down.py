@@ -164,6 +164,7 @@ def print_summary(chosen: Settings, console: Screen) -> None:
     if any(part["name"] == "metrics" for part in found.parts):
         lines["Metrics"] = known.metrics_url
     if any(part["name"] == "api" for part in found.parts):
+        lines["Console"] = f"{known.api_url} (sign in: interlock open)"
         lines["API"] = f"{known.api_url}/api/openapi.json (tokens: interlock token create)"
     if known.postgres_data and Path(known.postgres_data).parent != home.path:
         lines["Data"] = (

@@ -10,7 +10,7 @@ from interlock.db.core.instances import InstanceRow
 from interlock.db.fast_path import Row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, queries, returning
-from interlock.db.tables.core import instances
+from interlock.db.tables.core import instances, requests
 
 sql = queries(__file__)
 
@@ -93,6 +93,16 @@ def terms(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
 def held(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:
     """(held_by, workflow_id, trigger) of the requests held on these instances, as these stand now."""
     return connection.exec_driver_sql(_HELD_ON, {"ids": list(ids)}).mappings().all()
+
+
+def waiting_for(connection: Connection, approval_id: UUID, *, limit: int) -> Sequence[RowMapping]:
+    """The oldest requests that an approval holds: request_id, workflow_id, trigger, triggered_by, metadata and
+    accepted_at.
+    """
+    columns = ("request_id", "workflow_id", "trigger", "triggered_by", "metadata", "accepted_at")
+    query = select(*(requests.c[each] for each in columns))
+    query = query.where(requests.c.held_by == approval_id, requests.c.status == "waiting").order_by(requests.c.seq)
+    return connection.execute(query.limit(limit)).mappings().all()
 
 
 def releasable(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:

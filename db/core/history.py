@@ -18,6 +18,7 @@ from interlock.db.tables.core import definition_transitions, relay_cursors, tran
 sql = queries(__file__)
 
 STREAMED = 500  # events fetched at once
+PACED = 10_000  # events looked at for how many a minute there were
 LIVE = re.compile(rf"(\b{SCHEMA}\.)workflow_(instances|transitions)\b")  # each has an archived twin
 
 # Events behind a cursor, in commit order. Only those below the oldest transaction still running: nothing can appear
@@ -70,6 +71,11 @@ class EventRow(TypedDict):
     xid: str
     position: int
     named_event: str | None
+
+
+_NEWEST = """
+SELECT xid::text || '-' || position FROM interlock.workflow_transitions ORDER BY xid DESC, position DESC LIMIT 1
+"""
 
 
 def of_instance(
@@ -144,6 +150,16 @@ def horizon(connection: Connection) -> tuple[int, int]:
     """The place behind which all events stand that are committed from now on, and some that were just before."""
     now = connection.exec_driver_sql("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
     return int(now.scalar_one()), 0
+
+
+def newest_place(connection: Connection) -> str:
+    """Where the newest event stands that is kept here; "" if there is none."""
+    return str(connection.exec_driver_sql(in_schema(_NEWEST)).scalar() or "")
+
+
+def pace(connection: Connection) -> list[tuple[int, int]]:
+    """Minute (seconds since 1970) -> moves within it, of the last hour and the newest 10,000 events."""
+    return [(row.minute, row.moves) for row in connection.exec_driver_sql(sql("pace"), {"most": PACED})]
 
 
 def of_instances(

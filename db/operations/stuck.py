@@ -3,7 +3,8 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, func, select
@@ -66,6 +67,31 @@ class Thresholds:
     def own(self) -> Mapping[tuple[str, str], float | None]:
         """(type, state) -> the seconds allowed there; everywhere else `general` applies."""
         return {("task", "running"): self.task, ("workstream", "executing"): self.workstream}
+
+
+class KeptStuck(TypedDict):
+    """A stuck instance as the sweep found it. `many`: how many there are of all that were asked for."""
+
+    workflow_id: UUID
+    workflow_type: str
+    entity_id: str
+    project: str
+    state: str
+    since: datetime
+    reason: str
+    many: int
+
+
+def kept(connection: Connection, projects: Collection[str] | None, *, limit: int) -> Sequence[KeptStuck]:
+    """What the last sweep found stuck, longest first.
+
+    Args:
+        connection: any.
+        projects: of these only; None: of all.
+        limit: the most to return.
+    """
+    given = {"projects": None if projects is None else list(projects), "limit": limit}
+    return cast(Sequence[KeptStuck], connection.exec_driver_sql(sql("kept"), given).mappings().all())
 
 
 def late(

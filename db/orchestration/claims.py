@@ -18,9 +18,9 @@ sql = queries(__file__)
 TRIES = 16  # each further one means that another worker's commit came between; then the queue is busy enough
 
 _HELD = in_schema("""
-SELECT c.claim_id, c.task_id, i.entity_id, i.current_state, c.claimed_at
+SELECT c.worker_id, c.claim_id, c.task_id, i.entity_id, i.project, i.current_state, c.claimed_at
   FROM interlock.task_claims c JOIN interlock.workflow_instances i ON i.id = c.task_id
- WHERE c.worker_id = %(worker_id)s AND c.ended_at IS NULL AND c.revoked_at IS NULL
+ WHERE c.worker_id = ANY(%(ids)s::uuid[]) AND c.ended_at IS NULL AND c.revoked_at IS NULL
  ORDER BY c.claim_id
 """)
 _LOCK = in_schema("""
@@ -165,9 +165,11 @@ def is_reported(connection: Connection, worker_id: UUID, token: int) -> bool:
     return request_id in requests.by_ids(connection, [request_id])
 
 
-def held(connection: Connection, worker_id: UUID) -> Sequence[RowMapping]:
-    """(claim_id, task_id, entity_id, current_state, claimed_at) of a worker's valid claims: no token, for anybody."""
-    return connection.exec_driver_sql(_HELD, {"worker_id": worker_id}).mappings().all()
+def held(connection: Connection, worker_ids: Iterable[UUID]) -> Sequence[RowMapping]:
+    """(worker_id, claim_id, task_id, entity_id, project, current_state, claimed_at) of workers' valid claims, oldest
+    first: no token, for anybody.
+    """
+    return connection.exec_driver_sql(_HELD, {"ids": list(worker_ids)}).mappings().all()
 
 
 def _open(connection: Connection, worker_ids: Sequence[UUID], token: int | None = None) -> list[int]:

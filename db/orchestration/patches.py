@@ -30,6 +30,16 @@ SELECT g.gate_id AS id, COALESCE(i.context->>'name', i.entity_id) AS name, g.gat
  ORDER BY i.id
 """)
 
+_DIFFS = in_schema("""
+SELECT p.ledger_id, i.entity_id, p.state, left(b.body, %(length)s) AS body, length(b.body) AS length
+  FROM interlock.patch_ledger_entries p
+  JOIN interlock.patches b USING (patch_id)
+  JOIN interlock.workflow_instances i ON i.id = p.ledger_id
+ WHERE (p.ledger_id = %(id)s OR p.workstream_id = %(id)s OR p.task_id = %(id)s)
+   AND (p.ledger_id = %(id)s OR p.state NOT IN ('quarantined', 'dropped', 'rolled_back'))
+ ORDER BY p.ledger_id LIMIT %(limit)s
+""")
+
 
 class LedgerOfTask(TypedDict):
     """One of a task's ledger entries."""
@@ -111,6 +121,16 @@ class ListedPatch(TypedDict):
     quarantine_reason: str | None
     rollback_reason: str | None
     updated_at: datetime
+
+
+class PatchDiff(TypedDict):
+    """A ledger entry's patch: its text, and the length that it has in full."""
+
+    ledger_id: UUID
+    entity_id: str
+    state: str
+    body: str
+    length: int
 
 
 class GateOfRun(TypedDict):
@@ -226,6 +246,18 @@ def page(
     if wanted := list(states):
         query = query.where(among(entries.c.state, wanted))
     return [cast(ListedPatch, dict(row)) for row in connection.execute(query).mappings()]
+
+
+def diffs(connection: Connection, of: UUID, *, limit: int = 50, length: int = 200_000) -> list[PatchDiff]:
+    """The patches of a workstream, a task or a ledger entry that may land or have landed, in their order.
+
+    Args:
+        connection: any.
+        of: its id.
+        limit: the most patches.
+        length: of each, the most characters.
+    """
+    return [cast(PatchDiff, row) for row in rows(connection, _DIFFS, {"id": of, "limit": limit, "length": length})]
 
 
 def gates_of_run(connection: Connection, run_id: UUID) -> list[GateOfRun]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -66,6 +67,16 @@ SELECT w.ws_id AS workstream_id, a.id, a.version, a.entity_id, a.created_at,
  WHERE w.run_id = %(run)s AND w.state = 'validating'
  ORDER BY a.id
 """)
+# What of a run waits for what: tasks for tasks and gates, gates for what they judge and for gates, workstreams for
+# workstreams.
+_DEPENDENCIES = in_schema("""
+SELECT l.source_id, l.role, l.target_id
+  FROM (SELECT w.ws_id AS id FROM interlock.workstreams w WHERE w.run_id = %(run)s
+        UNION ALL SELECT t.task_id FROM interlock.tasks t WHERE t.run_id = %(run)s
+        UNION ALL SELECT g.gate_id FROM interlock.test_gates g WHERE g.run_id = %(run)s) part
+  JOIN interlock.workflow_links l ON l.source_id = part.id
+ WHERE l.role IN ('depends_on', 'blocked_by_gates', 'gates')
+""")
 
 PARTS = {
     "workstream": _WORKSTREAMS,
@@ -93,6 +104,18 @@ class Read:
     events: Sequence[RowMapping] = ()
 
 
+class Dependency(NamedTuple):
+    """A link between two parts of a run.
+
+    `role`: `depends_on`; `blocked_by_gates`: a task waits for a gate; `gates`: a gate judges the source, which is
+    complete only once that has passed.
+    """
+
+    source_id: UUID
+    role: str
+    target_id: UUID
+
+
 def whole(connection: Connection, run_id: UUID) -> Read:
     """Read everything in a run that exists."""
     mark = _mark(connection)
@@ -110,6 +133,11 @@ def since(connection: Connection, run_id: UUID, seen: int) -> Read:
         moved.get(event["kind"], set()).add(event["id"])
     rows = {kind: _rows(connection, kind, run_id, ids) for kind, ids in moved.items() if ids}
     return Read(mark, _run(connection, run_id), rows, *_beside(connection, run_id), events)
+
+
+def dependencies(connection: Connection, run_id: UUID) -> list[Dependency]:
+    """What of a run waits for what. Overrides and retries change it while a run goes on."""
+    return [Dependency(*row) for row in connection.exec_driver_sql(_DEPENDENCIES, {"run": run_id})]
 
 
 def _mark(connection: Connection) -> int:

@@ -1,13 +1,13 @@
 """Workers: heartbeats, silent workers, free ones, and those that claim nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, String, and_, cast, func, or_, select, update
 
 from interlock.db.core import requests
 from interlock.db.schema import in_schema
-from interlock.db.statements import among, queries
+from interlock.db.statements import among, matching, queries
 from interlock.db.tables.core import instances
 from interlock.db.tables.orchestration import workers
 
@@ -141,10 +141,31 @@ def count_by_state(connection: Connection) -> dict[str, int]:
     return {state: count for state, count in connection.execute(query)}
 
 
-def page(connection: Connection, *, state: str | None = None, limit: int = 50) -> Sequence[RowMapping]:
-    """The newest workers, in one state if given."""
-    query = select(workers).order_by(workers.c.created_at.desc(), workers.c.worker_id).limit(limit)
-    return connection.execute(query.where(workers.c.state == state) if state else query).mappings().all()
+def page(
+    connection: Connection,
+    *,
+    state: str | None = None,
+    projects: Collection[str] | None = None,
+    ended: bool = True,
+    limit: int = 50,
+) -> Sequence[RowMapping]:
+    """The newest workers, with the `version` of each.
+
+    Args:
+        connection: any.
+        state: in this one only; None: in any.
+        projects: those whose instance is of one of these; None: of all. Workers that serve all have a project too.
+        ended: also those that are shut down.
+        limit: the most to return.
+    """
+    query = select(workers, instances.c.version).join(instances, instances.c.id == workers.c.worker_id)
+    query = matching(query, (workers.c.state, state))
+    if projects is not None:
+        query = query.where(instances.c.project.in_(projects))
+    if not ended:
+        query = query.where(workers.c.shutdown_at.is_(None))
+    query = query.order_by(workers.c.created_at.desc(), workers.c.worker_id).limit(limit)
+    return connection.execute(query).mappings().all()
 
 
 def get(connection: Connection, worker_ids: Iterable[UUID]) -> dict[UUID, RowMapping]:

@@ -25,7 +25,7 @@ NODE_STOP_SECONDS = 25.0
 SERVER_PARTS = ("postgres", "valkey")
 OWNER_URL = "INTERLOCK_OWNER_URL"
 FORK_SERVER = "interlock.cli.fork_server.listener"
-API = "interlock.api"
+API = "interlock.console"
 BACKUPS = "interlock.supervisor.backup.schedule"
 BACKUPS_STOP_SECONDS = 30.0  # a drill that is given up stops its PostgreSQL and deletes what it restored
 

@@ -23,16 +23,18 @@ from sqlalchemy import text
 from interlock.api import feed, newest, server
 from interlock.api.announcements import Announcements
 from interlock.api.routes import events
+from interlock.console.site import create_site
 from interlock.db.schema import in_schema
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.settings import Settings
 from interlock.workflows.audit.cursors import text_of
-from tests.api.test_served import connected, serving
+from tests.api.test_served import connected
 from tests.calling import Calls, bearing, token
 from tests.driving import applied, block_stories
 from tests.integration.test_relay import block
+from tests.serving import serving
 from tests.streaming import Block, blocks
 from tests.waiting import eventually
 
@@ -275,7 +277,7 @@ def impatient(
 ) -> Iterator[tuple[server.Announced, str]]:
     """The API in a thread, which cuts off who does not read for a moment; and its URL."""
     monkeypatch.setattr(server, "READ_SECONDS", 0.3)
-    app, listening = server.Deferred(settings), Event()
+    app, listening = server.Deferred(create_site, settings), Event()
     with server.bound("127.0.0.1", 0) as listener:
         running = server.Announced(server.configuration(app, settings), app, listening.set)
         thread = Thread(target=running.run, args=([listener],))

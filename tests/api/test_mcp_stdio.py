@@ -15,8 +15,8 @@ from interlock.cli.mcp.mcp import CLIENTS, Kind, configuration
 from interlock.supervisor.environment import environment
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
-from tests.api.test_served import serving
 from tests.calling import token
+from tests.serving import serving
 
 
 @pytest.mark.integration

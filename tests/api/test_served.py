@@ -14,11 +14,13 @@ import pytest
 from httpx import Client as HttpClient
 
 from interlock.api import server
+from interlock.console.site import create_site
 from interlock.workers.client.client import Client
 from interlock.workers.operations.checks.api import check_api
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
-from tests.calling import bearing, serving, token
+from tests.calling import bearing, token
+from tests.serving import serving
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -84,7 +86,7 @@ def flooding(default_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Ite
     """A server with little patience, in a thread, and its URL."""
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(server, "READ_SECONDS", 0.3)
-    app, listening = Flood(default_settings), Event()
+    app, listening = Flood(create_site, default_settings), Event()
     with server.bound("127.0.0.1", 0) as listener:
         running = server.Announced(server.configuration(app, default_settings), app, listening.set)
         thread = Thread(target=running.run, args=([listener],))
@@ -130,7 +132,7 @@ def test_an_address_or_certificate_that_cannot_be_used_is_said(
 ) -> None:
     chosen = default_settings.model_copy(update=wrong)
     with pytest.raises(server.CannotServe, match=said):
-        server.serve(chosen, chosen.api_host, 0)
+        server.serve(create_site, chosen, chosen.api_host, 0)
 
 
 def test_doctor_says_whether_the_api_answers_and_whether_tokens_are_read_on_the_way(

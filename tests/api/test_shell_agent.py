@@ -12,9 +12,10 @@ from httpx import Client as HttpClient
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.settings import Settings
-from tests.calling import bearing, serving, token
+from tests.calling import bearing, token
 from tests.driving import drain_all
 from tests.http_rights import PLAN
+from tests.serving import serving
 
 pytestmark = pytest.mark.integration
 AGENT = Path(__file__).parents[2] / "examples" / "agent.sh"

@@ -55,6 +55,7 @@ TELLS = "tells what is so; a reason is welcome"
 # Commands that take both, and need no reason: why not.
 REASON_OPTIONAL = {
     ("worker", "shutdown"): "a worker itself may leave without a reason; an operator must give one",
+    ("open",): "it is for whoever looks; a reason is welcome",
     ("token", "create"): "its role, projects and name say what for; a reason is welcome",
     **{("supervise", "worker", each): TELLS for each in ("start", "complete", "fail")},
     **{("job", each): TELLS for each in ("validate", "allocate", "succeed", "fail")},

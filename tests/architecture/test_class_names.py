@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("workflows", "db", "workers", "beat", "api", "supervisor", "cli", "ops", "src")
+PACKAGES = ("workflows", "db", "workers", "beat", "api", "console", "supervisor", "cli", "ops", "src")
 
 
 def test_no_two_classes_have_one_name() -> None:

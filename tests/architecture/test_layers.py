@@ -13,7 +13,7 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.effects import SHIPPED
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("workflows", "db", "beat", "workers", "api", "supervisor", "cli")
+PACKAGES = ("workflows", "db", "beat", "workers", "api", "console", "supervisor", "cli")
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 MAY_SLEEP = {
     "tests/waiting.py",  # between two looks

@@ -45,7 +45,7 @@ def prints(tree: ast.AST) -> Iterator[ast.Call]:
 def test_a_module_prints_through_the_one_way_only() -> None:
     """Say it with interlock.cli.lib.output: say, block, picture, print_table or print_json. Nothing else has markup."""
     stray, markup = {}, {}
-    for module in modules("cli", "supervisor", "api"):
+    for module in modules("cli", "supervisor", "api", "console"):
         name = str(module.relative_to(ROOT))
         if name in PRINTING:
             continue
@@ -104,6 +104,6 @@ def commands_in(module: Path) -> list[str]:
 
 def test_no_command_is_put_together_from_names_but_by_the_one_function() -> None:
     """Offer it with interlock.workflows.output.suggestions.offered, which quotes."""
-    packages = ("cli", "api", "workers", "supervisor", "beat", "db", "workflows")
+    packages = ("cli", "api", "console", "workers", "supervisor", "beat", "db", "workflows")
     found = {str(each.relative_to(ROOT)): commands for each in modules(*packages) if (commands := commands_in(each))}
     assert found == {}

@@ -15,7 +15,7 @@ KINDS = {UUID: PROJECT, int: "1", float: "1"}
 Words = tuple[str, ...]
 READERS: set[Words] = {  # they change nothing
     ("status",), ("show",), ("history",), ("list",), ("watch",), ("runs",), ("doctor",), ("stuck",), ("dead",),
-    ("completion",), ("open",), ("api", "document"), ("mcp", "install"),
+    ("completion",), ("api", "document"), ("mcp", "install"),
     *(("definitions", each) for each in ("diff", "deprecated", "narrowed", "list", "show", "schema")),
     *(("definitions", each) for each in ("check", "graph")),
     *(("run", each) for each in ("check", "watch", "show", "logs")),

@@ -11,10 +11,12 @@ from interlock.db.core import api_tokens
 from interlock.workers.runtime import Runtime
 from interlock.workflows.machines.governance.api_token import Role
 
-PREFIX = "ilk_"  # by which scanners for secrets know one
+# By which scanners for secrets know one, and by which none is taken for another: what programs present, what `interlock
+# open` prints, and the console's cookie (docs/spec/console.md).
+BEARER, LINK, SESSION = "ilk_", "ill_", "ils_"
 BYTES = 32
-FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-NONE = PREFIX + "-" * 43  # looked up in place of what cannot be a token, so that it costs the same
+FORM = re.compile(r"il[kls]_[A-Za-z0-9_-]{43}")
+NONE = BEARER + "-" * 43  # looked up in place of what cannot be a token, so that it costs the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ class Principal:
         return f"{of_right or ''} token:{self.token_id}".lstrip()
 
 
-def make() -> str:
-    """A new token: `ilk_` and 256 random bits."""
-    return PREFIX + token_urlsafe(BYTES)
+def make(prefix: str = BEARER) -> str:
+    """A new token: `ilk_`, or another prefix, and 256 random bits."""
+    return prefix + token_urlsafe(BYTES)
 
 
 def digest_of(token: str) -> bytes:
@@ -60,17 +62,19 @@ def digest_of(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def find(runtime: Runtime, bearer: str) -> Principal | None:
+def find(runtime: Runtime, presented: str, prefix: str = BEARER) -> Principal | None:
     """Who acts with a token that somebody presents, and note its use, at most once a minute.
 
     Args:
         runtime: whose database. With an `AsyncRuntime`, call it in a greenlet: `await greenlet_spawn(find, …)`.
-        bearer: what was presented; it may be anything.
+        presented: it may be anything.
+        prefix: what it must begin with: `BEARER`, `LINK` or `SESSION`.
 
     Returns:
         None if it is no token, or one that is revoked or expired: all cost one look-up, and nothing says which it was.
     """
-    found = api_tokens.find(runtime.statements, digest_of(bearer if FORM.fullmatch(bearer) else NONE))
+    sound = presented.startswith(prefix) and FORM.fullmatch(presented)
+    found = api_tokens.find(runtime.statements, digest_of(presented if sound else NONE))
     if found is None:
         return None
     if found["unnoted"]:

@@ -11,11 +11,11 @@ in greenlets that yield to the event loop wherever they wait. A thread sends wak
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from copy import copy
 from functools import cached_property, partial, wraps
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -31,6 +31,9 @@ from interlock.workers.client.operations import Operations, acting
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings
 from interlock.workflows.errors import BadInput
+
+if TYPE_CHECKING:
+    from interlock.workers.engine.applier import Round
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,6 +67,10 @@ class AsyncRuntime(Runtime):
         """Make a call that blocks, but not in the event loop's thread."""
         made: R = await_only(asyncio.to_thread(call))
         return made
+
+    def publish(self, done: "Round", *, scheduled: Iterable[UUID] = ()) -> None:
+        """After a commit: as `Runtime.publish`, but not in the event loop's thread, because it waits for the broker."""
+        self.blocking(partial(super().publish, done, scheduled=scheduled))
 
     def flush(self) -> None:
         """Wait until wake-ups are sent, but not in the event loop's thread."""

@@ -95,16 +95,21 @@ def issue(runtime: Runtime, terms: TokenTerms, order: OverrideOrder) -> IssuedTo
             one that is, or an end in the past (TOKEN-4).
         StillDeciding: see `at_once`.
     """
-    token = tokens.make()
     with at_once(runtime) as acting:
-        require_operator(acting.connection, order.by, "issue", f"api_token of {terms.name}")
-        number = api_tokens.count(acting.connection) + 1
-        context = terms.context | {"secret_sha256": tokens.digest_of(token).hex()}
-        made = acting.born("api_token", f"{terms.name[:80]}#{number}", by=order.by, terms=context, proof=order.proof)
-        acting.move(made, "issue", by=order.by, reason=order.reason, right=order.right)
-        if terms.expires_at is not None:
-            acting.later(made, 1, "expire", terms.expires_at)
-        (row,) = api_tokens.listed(acting.connection, token_id=made)
+        return issue_within(acting, terms, order)
+
+
+def issue_within(acting: AtOnce, terms: TokenTerms, order: OverrideOrder, prefix: str = tokens.BEARER) -> IssuedToken:
+    """Issue a token that begins with `prefix`, in a transaction that may do more. Raises as `issue`."""
+    token = tokens.make(prefix)
+    require_operator(acting.connection, order.by, "issue", f"api_token of {terms.name}")
+    number = api_tokens.count(acting.connection) + 1
+    context = terms.context | {"secret_sha256": tokens.digest_of(token).hex()}
+    made = acting.born("api_token", f"{terms.name[:80]}#{number}", by=order.by, terms=context, proof=order.proof)
+    acting.move(made, "issue", by=order.by, reason=order.reason, right=order.right)
+    if terms.expires_at is not None:
+        acting.later(made, 1, "expire", terms.expires_at)
+    (row,) = api_tokens.listed(acting.connection, token_id=made)
     return IssuedToken(row, token)
 
 

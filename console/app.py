@@ -1,0 +1,36 @@
+"""The console's application: `create_console(access)`. Importing this opens nothing."""
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+
+from interlock.api.access import Access
+from interlock.api.bounds import Bounds
+from interlock.console import failures, static_files
+from interlock.console.pages import find, licences, live, sign_in
+from interlock.console.pages.register import PAGES
+from interlock.console.readings import Readings
+from interlock.console.security_headers import SecurityHeaders
+
+ROUTERS = tuple(each.router for each in (sign_in, licences, live, find, static_files, *(page.module for page in PAGES)))
+
+
+def create_console(access: Access) -> SecurityHeaders:
+    """The console's pages.
+
+    Args:
+        access: the API's, with which it shares connections and rates.
+    """
+    app = FastAPI(
+        openapi_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(Bounds, settings=access.runtime.settings),
+            Middleware(GZipMiddleware, minimum_size=1_000),
+        ],
+    )
+    app.state.access, app.state.pages, app.state.readings = access, PAGES, Readings(access.runtime)
+    failures.install(app)
+    for each in ROUTERS:
+        app.include_router(each)
+    return SecurityHeaders(app)

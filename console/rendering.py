@@ -1,0 +1,118 @@
+"""Pages from templates. Whatever is printed is escaped twice: invisible characters are spelled out, then HTML."""
+
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.responses import HTMLResponse
+
+from interlock.console import static_files
+from interlock.workflows.output.escaping import json_text, plain, shown, shown_lines
+
+TEMPLATES = Path(__file__).parent / "templates"
+SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page from a template.
+
+    Args:
+        request: of a visitor, unless the template needs none.
+        template: its file in `templates`.
+        status: of the answer.
+        context: what it shows, beside `caller`, `pages` (the register), `here` (the path) and `url`.
+    """
+    caller = getattr(request.state, "caller", None)
+    query = f"?{request.url.query}" if request.url.query else ""
+    known = {
+        "caller": caller,
+        "pages": request.app.state.pages,
+        "here": request.url.path,
+        "url": f"{request.url.path}{query}",
+    }
+    return HTMLResponse(_templates().get_template(template).render(known | context), status)
+
+
+def say(
+    request: Request, title: str, words: str = "", *, kind: str = "done", status: int = 200, **more: Any
+) -> HTMLResponse:
+    """What became of a post, for its page's `#notice`; where there is no script, a page of its own.
+
+    Args:
+        request: the post.
+        title, words: what is said.
+        kind: `done`, `held` (accepted, not done yet) or `problem`.
+        status: of the answer.
+        more: for the template `said.html`.
+    """
+    template = "said.html" if by_htmx(request) else "said_page.html"
+    answer = page(request, template, status=status, title=title, words=words, kind=kind, **({"legal": None} | more))
+    if by_htmx(request):
+        answer.headers["HX-Retarget"] = "#notice"
+        answer.headers["HX-Reswap"] = "innerHTML"
+        if kind != "problem":
+            answer.headers["HX-Trigger"] = "changed"
+    return answer
+
+
+def by_htmx(request: Request) -> bool:
+    """Whether a part of a page asks, not a browser's address bar."""
+    return request.headers.get("hx-request") == "true"
+
+
+def _printed(value: object) -> object:
+    """What `{{ value }}` prints."""
+    if value is None:
+        return ""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def lines(text: object) -> Markup:
+    """A text with its line ends, for `<pre>`."""
+    return Markup(escape(shown_lines(text or "")))  # noqa: S704 - escaped right here
+
+
+def as_json(value: object, indent: int | None = None) -> Markup:
+    """A value as JSON, for an attribute or `<pre>`."""
+    return Markup(escape(json_text(value, default=plain, indent=indent)))  # noqa: S704 - escaped right here
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in its two largest units: `3 d 4 h`."""
+    if seconds is None:
+        return ""
+    left, parts = int(max(seconds, 0)), list[str]()
+    for size, unit in SPANS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+    return " ".join(parts) or "0 s"
+
+
+def when(instant: datetime | None) -> Markup:
+    """An instant as how long ago it was, or will be; the exact one is its title."""
+    if instant is None:
+        return Markup("")
+    seconds = (datetime.now(UTC) - instant).total_seconds()
+    said = f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+    exact = f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(instant.isoformat(), exact, said)
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"lines": lines, "as_json": as_json, "span": span, "when": when}
+    made.globals["static"] = static_files.url
+    return made

@@ -1,0 +1,90 @@
+// Keys, the palette of commands, and messages.
+"use strict";
+{
+  const typing = (at) => at.matches("input, textarea, select, [contenteditable]");
+  const palette = document.getElementById("palette"), words = document.getElementById("palette-words");
+  const found = document.getElementById("palette-found"), keys = document.getElementById("keys");
+
+  // Rows -------------------------------------------------------------------------------------------------------------
+  const rows = () => [...document.querySelectorAll("main [data-row]")];
+  const step = (by) => {
+    const all = rows();
+    const at = all.findIndex((each) => each.contains(document.activeElement));
+    const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
+    if (next) (next.querySelector("a, button, summary") ?? next).focus();
+  };
+
+  // Palette ----------------------------------------------------------------------------------------------------------
+  let asking = 0, chosen = 0, items = [];
+  const pages = () => [...document.querySelectorAll("nav a")].map((each) => ({
+    label: each.textContent, hint: `g ${each.dataset.key}`, run: () => location.assign(each.href),
+  }));
+  const actions = () => [...document.querySelectorAll("main [data-command]")].map((each) => ({
+    label: each.dataset.command, hint: "action",
+    run: () => { each.scrollIntoView({ block: "center" }); each.focus(); if (each.matches("summary")) each.click(); },
+  }));
+  const show = () => {
+    found.replaceChildren(...items.map((each, number) => {
+      const item = document.createElement("li");
+      item.id = `found-${number}`;
+      item.setAttribute("role", "option");
+      item.setAttribute("aria-selected", String(number === chosen));
+      const hint = document.createElement("small");
+      hint.textContent = each.hint;
+      item.append(each.label, hint);
+      item.addEventListener("click", () => pick(number));
+      return item;
+    }));
+    words.setAttribute("aria-activedescendant", items.length ? `found-${chosen}` : "");
+    found.children[chosen]?.scrollIntoView({ block: "nearest" });
+  };
+  const search = async () => {
+    const said = words.value.trim().toLowerCase(), mine = ++asking;
+    items = [...actions(), ...pages()].filter((each) => each.label.toLowerCase().includes(said));
+    chosen = 0;
+    show();
+    if (!said) return;
+    const answer = await fetch(`/find?${new URLSearchParams({ words: words.value.trim() })}`);
+    if (mine !== asking || !answer.ok) return;
+    items.push(...(await answer.json()).items.map((each) => ({
+      label: each.label, hint: each.hint, run: () => location.assign(each.url),
+    })));
+    show();
+  };
+  const pick = (number) => { const item = items[number]; palette.close(); item?.run(); };
+  const openPalette = () => { words.value = ""; palette.showModal(); search(); };
+  words.addEventListener("input", search);
+  words.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) { chosen = Math.max(0, Math.min(items.length - 1, chosen + by)); show(); event.preventDefault(); }
+    if (event.key === "Enter") { pick(chosen); event.preventDefault(); }
+  });
+  document.getElementById("open-palette").addEventListener("click", openPalette);
+
+  // Keys -------------------------------------------------------------------------------------------------------------
+  let going = false;
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+    if (going) {
+      going = false;
+      document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`)?.click();
+      return;
+    }
+    const act = {
+      g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
+      j: () => step(1), k: () => step(-1), "?": () => keys.showModal(),
+      "/": () => document.querySelector("main [data-filter]")?.focus(),
+    }[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+
+  // Messages and actions ---------------------------------------------------------------------------------------------
+  document.addEventListener("click", (event) => {
+    if (event.target.matches(".said .close")) event.target.closest(".said").remove();
+  });
+  document.addEventListener("htmx:after:request", (event) => {  // an action that was taken closes its menu
+    const { ctx } = event.detail;
+    if (ctx?.response?.status < 400) ctx.sourceElement.closest("details.action")?.removeAttribute("open");
+  });
+}

@@ -1,0 +1,166 @@
+"""Pages: every route by role and project, the headers of each, and what a visitor is offered."""
+
+import re
+from uuid import UUID
+
+import pytest
+from fastapi.routing import APIRoute
+
+from interlock.console import static_files
+from interlock.console.app import ROUTERS
+from interlock.console.static_files import FOLDER
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.tokens import list_tokens
+from interlock.workflows.machines.governance.api_token import ROLES, Role
+from tests.calling import token
+from tests.console.rights import RIGHTS, WITHOUT
+from tests.driving import drain_all
+from tests.visiting import Visits
+
+pytestmark = pytest.mark.integration
+NAMES: dict[Role, str] = {"read-only": "bot", "agent": "bot", "operator": "ann", "admin": "ann"}
+BY_SCRIPT = {"HX-Request": "true"}
+
+
+def place(client: Client, project: str) -> dict[str, UUID]:
+    """A project, with a story and a token of somebody else."""
+    token(client.runtime, f"cyd-{project}", projects=(project,))
+    (row,) = [each for each in list_tokens(client.runtime) if each["name"] == f"cyd-{project}"]
+    return {"story": client.create("story", "S-1", project=project)["id"], "token": row["token_id"]}
+
+
+def test_every_route_has_its_row() -> None:
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    assert {(method, each.path) for each in routes for method in each.methods} == set(RIGHTS) | WITHOUT
+
+
+@pytest.mark.parametrize(("method", "path"), [*RIGHTS], ids=" ".join)
+def test_a_route_answers_whose_session_may_and_nobody_else(
+    visit: Visits, client: Client, method: str, path: str
+) -> None:
+    right = RIGHTS[method, path]
+    own, other = place(client, "default"), place(client, "other")
+
+    def status(role: Role, there: dict[str, UUID]) -> int:
+        visitor = visit.by(NAMES[role], role)
+        if method == "GET":
+            return visitor.get(right.url(there)).status_code
+        answer = visitor.post(right.url(there), data=dict(right.form), headers=BY_SCRIPT)
+        return answer.status_code
+
+    for role in ROLES:
+        assert status(role, own) == (right.status if role in right.roles else 403), role
+        if right.outside:
+            assert status(role, other) == right.outside, role
+    stranger = visit.anybody()
+    sent = stranger.get(right.url(own)) if method == "GET" else stranger.post(right.url(own), data=dict(right.form))
+    assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in")
+
+
+def test_every_answer_has_a_policy_that_lets_nothing_in_from_elsewhere(visit: Visits, client: Client) -> None:
+    ann = visit.by("ann", "operator")
+    story = client.create("story", "S-1")["id"]
+    for path in ("/", "/instances", f"/instances/{story}", "/boards/story", "/tokens", "/nowhere", "/sign-in"):
+        answer = ann.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert (answer.headers["x-content-type-options"], answer.headers["referrer-policy"]) == (
+            "nosniff",
+            "no-referrer",
+        )
+        assert answer.headers["cache-control"] == "no-store"
+        assert not re.search(r"\son[a-z]+=|\sstyle=|<script(?![^>]* src=)|<style", answer.text), path
+        assert not re.search(r'(?:src|href|action)="(?:https?:)?//', answer.text), path
+
+
+def test_static_files_are_kept_for_ever_under_the_url_of_their_content(visit: Visits) -> None:
+    anybody = visit.anybody()
+    files = [each.relative_to(FOLDER).as_posix() for each in FOLDER.rglob("*") if each.is_file()]
+    assert "vendor/htmx.min.js" in files
+    for each in files:
+        answer = anybody.get(static_files.url(each), headers={"Accept-Encoding": "gzip"})
+        assert answer.status_code == 200, each
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert answer.content == (FOLDER / each).read_bytes()
+    assert anybody.get("/static/000000000000/console.css").status_code == 404
+    assert anybody.get("/static/000000000000/../../app.py").status_code == 404
+
+
+def test_what_a_page_loads_first_is_small(visit: Visits, client: Client) -> None:
+    ann = visit.by("ann", "admin", None)
+    encoded = {"Accept-Encoding": "gzip"}
+    first = ann.get("/", headers=encoded)
+    loaded = re.findall(r'(?:src|href)="(/static/[^"]+)"', first.text)
+    sizes = [int(ann.get(each, headers=encoded).headers["content-length"]) for each in loaded]
+    assert len(sizes) >= 6
+    assert int(first.headers["content-length"]) + sum(sizes) < 100_000
+
+
+def test_a_read_only_visitor_sees_reasons_instead_of_buttons(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    bot = visit.by("bot", "read-only")
+    page = bot.get(f"/instances/{story}").text
+    assert 'data-command="design_complete"' not in page
+    assert "your session is read-only" in page
+    refused = bot.post(f"/instances/{story}/fire", data={"trigger": "design_complete"}, headers=BY_SCRIPT)
+    assert (refused.status_code, "read-only" in refused.text) == (403, True)
+    assert client.history(story) == []
+
+
+def test_a_trigger_is_fired_in_the_visitors_name_and_says_what_became_of_it(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    bot = visit.by("bot")
+    page = bot.get(f"/instances/{story}").text
+    assert 'data-command="design_complete"' in page
+    form = {"trigger": "design_complete", "reason": "ready", "data": '{"note": "by hand"}', "if_version": "0"}
+    fired = bot.post(f"/instances/{story}/fire", data=form, headers=BY_SCRIPT)
+    assert (fired.status_code, fired.headers["hx-trigger"]) == (200, "changed")
+    drain_all(client.runtime)
+    (event,) = client.history(story)
+    assert (event["triggered_by"], event["metadata"]["reason"], event["metadata"]["note"]) == (
+        "bot",
+        "ready",
+        "by hand",
+    )
+    assert str(event["proof"]).startswith("token:")
+    shown = bot.get(f"/instances/{story}").text
+    assert "✓ verified" in shown
+    assert "by hand" in shown
+
+
+@pytest.mark.parametrize("data", ["{", "[]", "1", '{"a": NaN}'])
+def test_data_that_is_no_object_is_refused(visit: Visits, client: Client, data: str) -> None:
+    story = client.create("story", "S-1")["id"]
+    refused = visit.by("bot").post(f"/instances/{story}/fire", data={"trigger": "block", "data": data})
+    assert (refused.status_code, "data" in refused.text) == (422, True)
+
+
+def test_an_illegal_move_says_state_and_legal_triggers(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    refused = visit.by("bot").post(f"/instances/{story}/fire", data={"trigger": "no_such"}, headers=BY_SCRIPT)
+    assert refused.status_code == 422
+    assert "no_such" in refused.text
+
+
+def test_hostile_names_are_shown_and_run_nothing(visit: Visits, client: Client) -> None:
+    name = '<img src=x onerror="alert(1)">'
+    story = client.create("story", name, context={"title": "</pre><script>alert(1)</script>\u202e"})["id"]
+    bot = visit.by("bot")
+    for path in ("/instances", f"/instances/{story}", "/boards/story"):
+        page = bot.get(path).text
+        assert "<img" not in page
+        assert "<script>" not in page
+        assert "\u202e" not in page
+        assert "&lt;img" in page
+
+
+def test_a_visitor_sees_nothing_of_other_projects(visit: Visits, client: Client) -> None:
+    client.create("story", "S-secret", project="other")
+    bot = visit.by("bot")
+    for path in ("/", "/instances", "/boards/story", "/find?words=S-secret", "/tokens", "/tokens?all=true"):
+        page = bot.get(path)
+        assert "S-secret" not in page.text, path
+        assert "other" not in re.sub(r"Other machines", "", page.text), path
+    assert bot.get("/instances?project=other").status_code == 403
