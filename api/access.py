@@ -4,6 +4,7 @@ Every route but those of `health` takes a `Caller`. What is in a project that it
 for it (HTTP-4).
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

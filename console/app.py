@@ -7,12 +7,13 @@ from starlette.middleware.gzip import GZipMiddleware
 from interlock.api.access import Access
 from interlock.api.bounds import Bounds
 from interlock.console import failures, static_files
-from interlock.console.pages import find, licences, live, sign_in
+from interlock.console.pages import find, licences, live, overriding, run_parts, sign_in
 from interlock.console.pages.register import PAGES
 from interlock.console.readings import Readings
 from interlock.console.security_headers import SecurityHeaders
 
-ROUTERS = tuple(each.router for each in (sign_in, licences, live, find, static_files, *(page.module for page in PAGES)))
+BESIDE = (sign_in, licences, live, find, static_files, run_parts, overriding)  # what is no page of the navigation
+ROUTERS = tuple(each.router for each in (*BESIDE, *(page.module for page in PAGES)))
 
 
 def create_console(access: Access) -> SecurityHeaders:

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from interlock.console import static_files
+from interlock.console.run_graph import colour
 from interlock.workflows.output.escaping import json_text, plain, shown, shown_lines
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -113,6 +114,6 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"lines": lines, "as_json": as_json, "span": span, "when": when}
+    made.filters |= {"lines": lines, "as_json": as_json, "span": span, "when": when, "part_kind": colour}
     made.globals["static"] = static_files.url
     return made

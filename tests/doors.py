@@ -132,6 +132,10 @@ class Scene:
             "shut_down": lambda: {
                 "runtime": runtime, "name": "bystander", "by": "ann", "reason": "why", "now": False, "secret": "",
             },
+            "dismiss": lambda: {"runtime": runtime, "worker_id": uuid7(), "order": OverrideOrder("ann", "why")},
+            "redrive": lambda: {
+                "runtime": runtime, "ids": [self.name], "order": OverrideOrder("ann", "why"), "project": project,
+            },
             "move": lambda: {
                 "runtime": runtime, "name": "bystander", "trigger": "suspend", "by": "ann", "reason": "why",
             },
@@ -210,9 +214,6 @@ class Scene:
             "known": lambda: breaker,
             "reset": lambda: breaker | {"order": OverrideOrder("ann", "why")},
             "listed": lambda: {"runtime": runtime, "project": project, "limit": 5},
-            "redrive": lambda: {
-                "runtime": runtime, "ids": [self.name], "order": OverrideOrder("ann", "why"), "project": project,
-            },
             "configured": lambda: {"runtime": runtime, "breaker_id": uuid7(), "limit": 5},
             "configure": lambda: breaker
             | {"by": "ann", "reason": "why", "failure_threshold": 2, "cooldown_seconds": 1.0, "success_threshold": 2},

@@ -10,7 +10,21 @@
 from dataclasses import dataclass
 from types import ModuleType
 
-from interlock.console.pages import boards, instances, overview, tokens
+from interlock.console.pages import (
+    approvals,
+    boards,
+    brakes,
+    breakers,
+    dead,
+    history,
+    instances,
+    overview,
+    runs,
+    schedules,
+    stuck,
+    tokens,
+    workers,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,5 +47,14 @@ PAGES = (
     ConsolePage("/", "Overview", "o", overview),
     ConsolePage("/boards", "Boards", "b", boards),
     ConsolePage("/instances", "Instances", "i", instances),
+    ConsolePage("/runs", "Runs", "r", runs),
+    ConsolePage("/approvals", "Approvals", "a", approvals),
+    ConsolePage("/stuck", "Stuck", "s", stuck),
+    ConsolePage("/dead", "Dead letters", "d", dead),
+    ConsolePage("/brakes", "Brakes", "k", brakes),
+    ConsolePage("/breakers", "Breakers", "e", breakers),
+    ConsolePage("/workers", "Workers", "w", workers),
+    ConsolePage("/schedules", "Schedules", "c", schedules),
+    ConsolePage("/history", "History", "h", history),
     ConsolePage("/tokens", "Tokens", "t", tokens),
 )

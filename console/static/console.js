@@ -83,8 +83,10 @@
   document.addEventListener("click", (event) => {
     if (event.target.matches(".said .close")) event.target.closest(".said").remove();
   });
-  document.addEventListener("htmx:after:request", (event) => {  // an action that was taken closes its menu
+  document.addEventListener("htmx:after:request", (event) => {  // an action that was taken closes its menu and is forgotten
     const { ctx } = event.detail;
-    if (ctx?.response?.status < 400) ctx.sourceElement.closest("details.action")?.removeAttribute("open");
+    if (!(ctx?.response?.status < 400)) return;
+    ctx.sourceElement.closest("form")?.reset();
+    ctx.sourceElement.closest("details.action")?.removeAttribute("open");
   });
 }

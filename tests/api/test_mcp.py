@@ -216,9 +216,9 @@ def test_a_request_looks_its_token_up_once_and_the_next_one_anew(
 ) -> None:
     looked: list[str] = []
 
-    def counted(runtime: Runtime, bearer: str) -> Principal | None:
+    def counted(runtime: Runtime, bearer: str, prefix: str) -> Principal | None:
         looked.append(bearer)
-        return find(runtime, bearer)
+        return find(runtime, bearer, prefix)
 
     monkeypatch.setattr(access, "find", counted)
 

@@ -59,11 +59,11 @@ def place(client: Client, project: str) -> Place:
 
 
 def supervised(client: Client) -> tuple[UUID, ...]:
-    """An idle worker, a terminated one, a job that waits for workers, and a canceled one; cyd supervises them."""
+    """An idle worker, a terminated one, a job that waits for more workers than there are, and a canceled one."""
     supervisor, jobs, cyd = Supervisor(client), Jobs(client), ActionOrder("cyd", "a test")
     worker, ended = (supervisor.create(order=cyd).subject["id"] for _ in range(2))
     supervisor.terminate(ended, cyd)
-    job, canceled = (jobs.submit("build", worker_count=3, order=cyd).subject["id"] for _ in range(2))
+    job, canceled = (jobs.submit("build", worker_count=10, order=cyd).subject["id"] for _ in range(2))
     jobs.validate(job, cyd)
     jobs.cancel(canceled, cyd)
     return worker, ended, job, canceled
@@ -122,7 +122,7 @@ def test_every_route_has_its_row(site: Site) -> None:
     assert served == {"/api/openapi.json"}, "every other one is of a group"
 
 
-@pytest.mark.parametrize(("method", "path"), [*RIGHTS], ids=" ".join)
+@pytest.mark.parametrize(("method", "path"), [*RIGHTS], ids=str)
 def test_a_route_answers_whose_token_may_and_nobody_else(site: Site, method: str, path: str) -> None:
     right = RIGHTS[method, path]
 

@@ -26,7 +26,9 @@ def place(client: Client, project: str) -> dict[str, UUID]:
     """A project, with a story and a token of somebody else."""
     token(client.runtime, f"cyd-{project}", projects=(project,))
     (row,) = [each for each in list_tokens(client.runtime) if each["name"] == f"cyd-{project}"]
-    return {"story": client.create("story", "S-1", project=project)["id"], "token": row["token_id"]}
+    asked = client.create("approval", "A-1", project=project, context={"author": "dan"})
+    story = client.create("story", "S-1", project=project)
+    return {"story": story["id"], "approval": asked["id"], "token": row["token_id"]}
 
 
 def test_every_route_has_its_row() -> None:

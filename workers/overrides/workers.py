@@ -1,6 +1,7 @@
 """What operators do to workers: shut them down, suspend and resume them (WORKER-10, WORKER-13)."""
 
 from typing import Literal
+from uuid import UUID
 
 from sqlalchemy import RowMapping
 
@@ -59,11 +60,33 @@ def shut_down(
     proof = secret and worker_secrets.checked(secret)
     with transaction(runtime.database) as connection:
         worker = instances.by_id(connection, registration.find(runtime, name)["worker_id"])
-    wish: Registration | Dismissal
     if by in (worker["entity_id"], _own_name(worker)):
-        wish = Registration(worker["id"], proof)
-    else:
-        wish = _dismissal(runtime, worker, LEAVE, OverrideOrder(by, _given(worker, reason), if_version=if_version))
+        return _end(runtime, worker, Registration(worker["id"], proof), now=now, if_silent=if_silent)
+    order = OverrideOrder(by, _given(worker, reason), if_version=if_version)
+    return dismiss(runtime, worker["id"], order, now=now, if_silent=if_silent)
+
+
+@door
+def dismiss(
+    runtime: Runtime, worker_id: UUID, order: OverrideOrder, *, now: bool = False, if_silent: bool = False
+) -> int:
+    """Shut a worker down permanently, as an operator; returns how many tasks it finishes first.
+
+    Args:
+        runtime: the database.
+        worker_id: the worker.
+        order: the operator, why, and at which version of the worker.
+        now, if_silent: see `shut_down`.
+
+    Raises:
+        UnknownInstance, NotAnOperator, NotShutDown, VersionConflict, StillAnswers: see `shut_down`.
+    """
+    with transaction(runtime.database) as connection:
+        worker = instances.by_id(connection, worker_id)
+    return _end(runtime, worker, _dismissal(runtime, worker, LEAVE, order), now=now, if_silent=if_silent)
+
+
+def _end(runtime: Runtime, worker: InstanceRow, wish: Registration | Dismissal, *, now: bool, if_silent: bool) -> int:
     left = 0
     if now or if_silent:
         registration.leave(runtime, wish, if_silent=if_silent)
@@ -122,4 +145,4 @@ def _given(worker: InstanceRow, reason: str | None) -> str:
 def _dismissal(runtime: Runtime, worker: InstanceRow, trigger: str, order: OverrideOrder) -> Dismissal:
     with transaction(runtime.database) as connection:
         require_operator(connection, order.by, trigger, worker["id"])
-    return Dismissal(worker["id"], order.by, order.reason, order.if_version)
+    return Dismissal(worker["id"], order.by, order.reason, order.if_version, order.proof)

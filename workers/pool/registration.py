@@ -64,12 +64,13 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Dismissal:
-    """An operator's wish that a worker leaves, why, and at which version of it (None: at any)."""
+    """An operator's wish that a worker leaves, why, at which version of it (None: at any), and by which token."""
 
     worker_id: UUID
     by: str
     reason: str
     if_version: int | None = None
+    proof: str | None = None
 
 
 class StillAnswers(Refused):
@@ -239,11 +240,12 @@ def _drained(connection: Connection, wish: Registration | Dismissal) -> int:
 
 def _parting(worker: RowMapping, trigger: str, wish: Registration | Dismissal) -> dict[str, Any]:
     if isinstance(wish, Dismissal):
-        by, metadata, asked = wish.by, {"reason": wish.reason}, request_rows.OPERATOR
+        by, metadata, asked = wish.by, {"reason": wish.reason}, request_rows.OPERATOR._replace(proof=wish.proof)
     else:
         by, metadata, asked = worker["name"], {}, request_rows.itself(wish.secret)
-    right = asked if trigger == LEAVE else request_rows.by_worker(worker["worker_id"])
-    return _own(worker, trigger, by=by, right=right, metadata=metadata)
+    if trigger == LEAVE:
+        return _own(worker, trigger, by=by, right=asked, metadata=metadata, origin="agent")
+    return _own(worker, trigger, by=by, right=request_rows.by_worker(worker["worker_id"]), metadata=metadata)
 
 
 def _drains_in_its_machine(worker: RowMapping) -> bool:

@@ -128,11 +128,11 @@ def standing(client: Client, ref: str | UUID) -> Standing:
 
 
 @door
-def standings(client: Client, project: str | None, *, ended: bool = False) -> list[Standing]:
-    """The schedules of one project or all, each with its next time; those that have ended only if asked for."""
+def standings(client: Client, project: str | None, *, ended: bool = False, times: int = 1) -> list[Standing]:
+    """The schedules of one project or all, each with its next `times`; those that have ended only if asked for."""
     with transaction(client.runtime.database) as connection:
         found = schedules.listed(connection, project=project, ended=ended)
-    return [Standing(dict(each), _following(each, 1)) for each in found]
+    return [Standing(dict(each), _following(each, times)) for each in found]
 
 
 def _following(schedule: RowMapping, count: int) -> tuple[datetime, ...]:

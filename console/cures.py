@@ -1,0 +1,137 @@
+"""The commands that `stuck` offers, as what the console can do: a link, or a post with a reason."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from interlock.workers.operations.stuck.detector import Stuck
+from interlock.workflows.output.suggestions import OfferedCommand
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What would help.
+
+    Attributes:
+        label: of the link or the button.
+        url: of the link, or where the button posts to.
+        fields: what is posted beside the reason; None: it is a link.
+        confirm: what the button does, to be read before it is pressed.
+        by_operators: whether only they may.
+    """
+
+    label: str
+    url: str
+    fields: Mapping[str, str] | None = None
+    confirm: str = ""
+    by_operators: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A command's arguments, behind its own words."""
+
+    stuck: Stuck
+    arguments: tuple[str, ...] = ()
+    options: Options = field(default_factory=dict)
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """The version that the command is for, as a field."""
+        version = self.options.get("if_version")
+        return {} if version is None else {"if_version": str(version)}
+
+    @property
+    def project(self) -> str:
+        """Where the command looks names up."""
+        return str(self.options.get("project") or self.stuck.project)
+
+
+def cure(stuck: Stuck) -> Cure | None:
+    """The cure of a stuck instance; None: the console has none, and the command is to be run by hand."""
+    command = stuck.command
+    if not isinstance(command, OfferedCommand):
+        return None
+    for words, made in CURES.items():
+        if command.words[: len(words)] == words:
+            return made(_Offer(stuck, command.words[len(words) :], command.options))
+    return None
+
+
+def _show(offer: _Offer) -> Cure | None:
+    return Cure("Show what it waits for", f"/instances/{offer.arguments[0]}") if _is_id(offer.arguments[0]) else None
+
+
+def _fire(offer: _Offer) -> Cure:
+    ref, trigger = offer.arguments
+    of_approval = ref != str(offer.stuck.workflow_id) or offer.stuck.workflow_type == "approval"
+    if trigger in ("approve", "reject") and of_approval:
+        return Cure("Decide", f"/approvals/{ref}")
+    fields = {"trigger": trigger, **offer.seen}
+    return Cure(trigger, f"/instances/{ref}/fire", fields, f"This fires {trigger}, in your name.", by_operators=False)
+
+
+def _redrive(offer: _Offer) -> Cure:
+    fields = {"id": offer.arguments[0], "project": offer.project}
+    return Cure("Redrive", "/dead/redrive", fields, "It gets a new set of attempts.")
+
+
+def _release(offer: _Offer) -> Cure:
+    fields = {"name": offer.arguments[0], "project": offer.project}
+    return Cure("Release the brake", "/brakes/release", fields, "All that it holds goes on, in the order accepted.")
+
+
+def _reset_task(offer: _Offer) -> Cure:
+    url = f"/overrides/reset-task/{offer.arguments[0]}"
+    return Cure("Run the task again", url, offer.seen, "A new task takes its place.")
+
+
+def _reset_breaker(offer: _Offer) -> Cure:
+    url = f"/overrides/reset-breaker/{offer.stuck.workflow_id}"
+    return Cure("Close the breaker", url, offer.seen, "Calls of its tool are let through at once.")
+
+
+def _shut_down(offer: _Offer) -> Cure | None:
+    if not _is_id(offer.arguments[0]):
+        return Cure("Workers", "/workers")
+    silent = {"if_silent": "true"} if offer.options.get("if_silent") else {}
+    confirm = "Its tasks are given back." + (" If it answers again, nothing is done." if silent else "")
+    url = f"/workers/{offer.arguments[0]}/shutdown"
+    return Cure("Shut the worker down", url, {**offer.seen, **silent}, confirm)
+
+
+def _resume_worker(offer: _Offer) -> Cure:
+    fields = {"trigger": "resume", **offer.seen}
+    return Cure("Resume the worker", f"/instances/{offer.arguments[0]}/fire", fields, "It takes tasks again.")
+
+
+def _page(label: str, url: str) -> Callable[[_Offer], Cure]:
+    return lambda _offer: Cure(label, url)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure | None]] = {
+    ("show",): _show,
+    ("fire",): _fire,
+    ("redrive",): _redrive,
+    ("brake", "release"): _release,
+    ("override", "reset-task"): _reset_task,
+    ("worker", "shutdown"): _shut_down,
+    ("worker", "resume"): _resume_worker,
+    ("worker", "show"): _page("Workers", "/workers"),
+    ("worker", "list"): _page("Workers", "/workers"),
+    ("breaker", "reset"): _reset_breaker,
+    ("breaker", "show"): _page("Breakers", "/breakers"),
+    ("schedule", "show"): _page("Schedules", "/schedules"),
+    ("stuck",): _page("What it waits for", "/stuck?all=true"),
+}

@@ -1,0 +1,59 @@
+"""Brakes that are on: what each holds, since when and why, and its release."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from interlock.api.access import Caller
+from interlock.api.inside import inside
+from interlock.api.models import Text
+from interlock.console.acting import Reason, act, why_no_operator
+from interlock.console.rendering import page
+from interlock.console.session import Visitor
+from interlock.db.connection import transaction
+from interlock.db.core import brakes
+from interlock.workers.overrides.brakes import release_brake
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.runtime import Runtime
+
+router = APIRouter()
+
+HELD = 10  # of the triggers that one brake holds
+
+
+@router.get("/brakes")
+async def list_brakes(request: Request, caller: Visitor) -> Response:
+    """The brakes, the oldest first, each with the oldest triggers that it holds."""
+    return page(request, "brakes.html", brakes=await inside(_read, caller))
+
+
+@router.post("/brakes/release")
+async def release(
+    request: Request,
+    caller: Visitor,
+    name: Annotated[Text, Form()],
+    project: Annotated[Text, Form()],
+    reason: Reason,
+) -> Response:
+    """Release a brake."""
+
+    def work(runtime: Runtime, order: OverrideOrder) -> str:
+        made = release_brake(runtime, name, order, project=project)
+        return f"The brake {made['entity_id']} is {made['current_state']}. What it held goes on."
+
+    return await act(request, caller, project, reason, work, title="Released")
+
+
+def _read(caller: Caller) -> list[Mapping[str, Any]]:
+    with transaction(caller.access.runtime.database) as connection:
+        found = [row for each in caller.each_project(None) for row in brakes.listed(connection, project=each)]
+        return [
+            {
+                **each,
+                "requests": brakes.held(connection, each["brake_id"], limit=HELD),
+                "why_not": why_no_operator(caller, each["project"]),
+            }
+            for each in found
+        ]

@@ -1,0 +1,62 @@
+"""Dead letters: triggers and effects whose attempts are used up, why, and a new set of attempts."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from interlock.api.access import Caller
+from interlock.api.inside import inside
+from interlock.api.models import Text
+from interlock.console.acting import Reason, act, why_no_operator
+from interlock.console.rendering import page
+from interlock.console.session import Visitor
+from interlock.db.connection import transaction
+from interlock.db.core import effects, requests
+from interlock.workers.overrides.redrive import redrive
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.runtime import Runtime
+
+router = APIRouter()
+
+MOST = 100
+Row = Mapping[str, Any]
+
+
+@router.get("/dead")
+async def list_dead(request: Request, caller: Visitor) -> Response:
+    """What is dead, newest first."""
+    triggers, acts = await inside(_read, caller)
+    return page(request, "dead.html", triggers=triggers, effects=acts, most=MOST)
+
+
+@router.post("/dead/redrive")
+async def redrive_dead(
+    request: Request, caller: Visitor, id: Annotated[Text, Form()], project: Annotated[Text, Form()], reason: Reason
+) -> Response:
+    """Give one of them a new set of attempts."""
+
+    def work(runtime: Runtime, order: OverrideOrder) -> str:
+        redrive(runtime, [id], order, project=project)
+        return f"{id} is tried again."
+
+    return await act(request, caller, project, reason, work, title="Redriven")
+
+
+def _read(caller: Caller) -> tuple[list[Row], list[Row]]:
+    triggers: list[Row] = []
+    acts: list[Row] = []
+    with transaction(caller.access.runtime.database) as connection:
+        for each in caller.each_project(None):
+            triggers += [_shown(caller, dict(row)) for row in requests.dead(connection, project=each, limit=MOST)]
+            acts += [_shown(caller, dict(row)) for row in effects.dead(connection, project=each, limit=MOST)]
+    return _newest(triggers), _newest(acts)
+
+
+def _shown(caller: Caller, row: Row) -> Row:
+    return {"id": row.get("request_id"), **row, "why_not": why_no_operator(caller, row["project"])}
+
+
+def _newest(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: str(row["finished_at"]), reverse=True)[:MOST]

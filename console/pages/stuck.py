@@ -1,0 +1,55 @@
+"""What is stuck: since when, why, and what would help, as a button where the console can do it."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from interlock.api.access import Caller
+from interlock.api.inside import inside
+from interlock.console.acting import why_no_operator
+from interlock.console.cures import Cure, cure
+from interlock.console.rendering import page
+from interlock.console.session import Visitor
+from interlock.workers.operations.stuck.detector import Stuck, survey
+
+router = APIRouter()
+
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StuckRow:
+    """A stuck instance, and its cure; None: a command that only a shell can run.
+
+    `why_not`: why the visitor cannot carry it out; empty: they may try.
+    """
+
+    stuck: Stuck
+    cure: Cure | None
+    why_not: str
+
+
+@router.get("/stuck")
+async def list_stuck(request: Request, caller: Visitor, all: bool = False, type: str = "") -> Response:
+    """What is stuck; with `all`, everything that waits."""
+    total, found = await inside(_read, caller, type.strip() or None, everything=all)
+    rows = [_row(caller, each) for each in found]
+    return page(request, "stuck.html", rows=rows, total=total, everything=all, type=type)
+
+
+def _row(caller: Caller, stuck: Stuck) -> StuckRow:
+    found, project = cure(stuck), stuck.project
+    if found is None or found.fields is None:
+        return StuckRow(stuck, found, "")
+    read_only = "" if caller.principal.may_write(project) else "your session is read-only"
+    return StuckRow(stuck, found, why_no_operator(caller, project) if found.by_operators else read_only)
+
+
+def _read(caller: Caller, type_: str | None, *, everything: bool) -> tuple[int, list[Stuck]]:
+    parts = [
+        survey(caller.access.runtime, type_=type_, project=each, everything=everything, limit=MOST)
+        for each in caller.each_project(None)
+    ]
+    found = sorted((each for _, part in parts for each in part), key=lambda each: -each.seconds)
+    return sum(total for total, _ in parts), found[:MOST]

@@ -1,0 +1,162 @@
+"""What operators see and do on their pages: each act goes the way of the commands, in the session's name."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from interlock.db.connection import transaction
+from interlock.workers.client.client import Client
+from interlock.workers.overrides.brakes import put_brake
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.pool.agent import Agent
+from interlock.workers.runtime import Runtime
+from interlock.workers.schedules import creating
+from tests.driving import drain_all, outcome, state, with_a_dead_request
+from tests.stuck import age
+from tests.visiting import Visits
+
+pytestmark = pytest.mark.integration
+Dba = "psycopg.Connection[Any]"
+BY_SCRIPT = {"HX-Request": "true"}
+WHY = {"reason": "a test"}
+ALL = None
+
+
+def newest(client: Client, ref: UUID) -> dict[str, Any]:
+    return dict(client.history(ref)[-1])
+
+
+def test_a_dead_trigger_is_redriven_from_its_page_and_history_says_by_whom(
+    visit: Visits, make_runtime: Callable[..., Runtime], client: Client, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = with_a_dead_request(make_runtime(max_attempts=1), project, monkeypatch)
+    ann = visit.by("ann", "operator")
+    shown = ann.get("/dead").text
+    assert "block" in shown
+    assert "block it" in shown
+    assert "Redrive" in visit.by("bot", "read-only").get("/dead").text
+    assert 'action="/dead/redrive"' not in visit.by("bot", "read-only").get("/dead").text
+    assert "block it" not in visit.by("eve", "agent", ("other",)).get("/dead").text
+    said = ann.post("/dead/redrive", data={"id": "block it", "project": project, **WHY}, headers=BY_SCRIPT)
+    assert (said.status_code, said.headers["hx-trigger"]) == (200, "changed"), said.text
+    drain_all(client.runtime)
+    event = newest(client, story)
+    assert (event["trigger"], event["metadata"]["redriven_by"]) == ("block", "ann")
+    assert event["metadata"]["redriven_because"] == "a test"
+
+
+def test_a_brake_is_released_from_its_page_with_the_proof_of_the_session(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    brake = put_brake(client.runtime, "actor", "agent-7", OverrideOrder("ann", "it deletes tests"))
+    request = client.fire(story, "block", by="agent-7").request_id
+    drain_all(client.runtime)
+    ann = visit.by("ann", "operator")
+    page = ann.get("/brakes").text
+    assert "it deletes tests" in page
+    assert "story/S-1" in page
+    form = {"name": brake["entity_id"], "project": "default", **WHY}
+    refused = visit.by("bot", "agent").post("/brakes/release", data=form, headers=BY_SCRIPT)
+    assert (refused.status_code, "operator" in refused.text) == (403, True)
+    assert ann.post("/brakes/release", data=form, headers=BY_SCRIPT).status_code == 200
+    with transaction(client.runtime.database) as connection:
+        connection.exec_driver_sql("SELECT 1")
+    drain_all(client.runtime)
+    event = newest(client, brake["id"])
+    assert (event["trigger"], event["triggered_by"], "token:" in str(event["proof"])) == ("release", "ann", True)
+    assert outcome(client, request)["status"] == "applied"
+    assert "No brake is on" in ann.get("/brakes").text
+
+
+def test_an_approval_is_decided_by_two_people_and_shows_why_others_may_not(visit: Visits, client: Client) -> None:
+    terms = {"author": "cyd", "quorum": 2, "deciders": ["dan", "eve"], "subject": "the release"}
+    asked = client.create("approval", "A-1", context=terms)["id"]
+    dan, eve, bot = visit.by("dan"), visit.by("eve"), visit.by("bot")
+    assert "the release" in dan.get("/approvals").text
+    assert "Nothing waits for you" in bot.get("/approvals").text
+    assert "Who may: dan, eve." in bot.get(f"/approvals/{asked}").text
+    vote = {"trigger": "approve", **WHY}
+    refused = bot.post(f"/instances/{asked}/fire", data=vote, headers=BY_SCRIPT)
+    assert refused.status_code == 403
+    assert dan.post(f"/instances/{asked}/fire", data=vote, headers=BY_SCRIPT).status_code == 200
+    drain_all(client.runtime)
+    assert "You have approved it" in dan.get(f"/approvals/{asked}").text
+    assert "1 of 2: dan" in eve.get(f"/approvals/{asked}").text
+    assert eve.post(f"/instances/{asked}/fire", data=vote, headers=BY_SCRIPT).status_code == 200
+    drain_all(client.runtime)
+    assert state(client, asked) == "approved"
+    assert [each["triggered_by"] for each in client.history(asked)] == ["dan", "eve"]
+    assert "It is decided: approved." in eve.get(f"/approvals/{asked}").text
+
+
+def test_what_is_stuck_is_shown_with_its_cure_as_a_button(visit: Visits, client: Client, dba: Dba) -> None:
+    story = client.create("story", "S-1")["id"]
+    age(dba, story, 10 * 86_400)
+    ann = visit.by("ann", "operator")
+    page = ann.get("/stuck").text
+    assert "nobody has fired a trigger" in page
+    assert f'action="/instances/{story}/fire"' in page
+    reader = visit.by("bot", "read-only").get("/stuck").text
+    assert f'action="/instances/{story}/fire"' not in reader
+    assert "your session is read-only" in reader
+    assert "S-1" not in visit.by("eve", "agent", ("other",)).get("/stuck").text
+
+
+def test_a_cure_that_is_no_longer_right_is_refused_with_the_reason(visit: Visits, client: Client, dba: Dba) -> None:
+    story = client.create("story", "S-1")["id"]
+    client.fire(story, "block", by="bob")
+    drain_all(client.runtime)
+    form = {"trigger": "design_complete", "if_version": "0", **WHY}
+    visit.by("ann", "operator").post(f"/instances/{story}/fire", data=form, headers=BY_SCRIPT)
+    drain_all(client.runtime)
+    assert state(client, story) == "blocked"
+
+
+def test_workers_show_what_they_hold_and_are_shut_down_by_operators_of_all_projects(
+    visit: Visits, client: Client
+) -> None:
+    agent = Agent("agent-7", capabilities=("python",), runtime=client.runtime)
+    worker = agent.register()
+    ann = visit.by("ann", "operator", ALL)
+    assert "agent-7" in ann.get("/workers").text
+    assert "agent-7" not in visit.by("ann", "operator").get("/workers").text
+    url = f"/workers/{worker}/shutdown"
+    assert visit.by("ann", "operator").post(url, data=WHY, headers=BY_SCRIPT).status_code == 404
+    said = ann.post(url, data={**WHY, "now": "true"}, headers=BY_SCRIPT)
+    assert (said.status_code, "It is shut down" in said.text) == (200, True), said.text
+    event = newest(client, UUID(str(worker)))
+    assert (event["to_state"], event["triggered_by"], "token:" in str(event["proof"])) == ("shutdown", "ann", True)
+    assert "agent-7" not in ann.get("/workers").text
+    assert "agent-7" in ann.get("/workers?ended=true").text
+
+
+def test_a_schedule_shows_its_next_five_times_and_is_paused_by_whoever_created_it(
+    visit: Visits, client: Client
+) -> None:
+    does = {"create": {"type": "story", "name": "standup-%due", "context": {}}}
+    made = creating.create_schedule(client, "standup", {"cron": "0 9 * * *"}, does, by="dan")["id"]
+    dan = visit.by("dan")
+    page = dan.get("/schedules").text
+    assert page.count("09:00 UTC") == creating.NEXT
+    assert "create story/standup-%due" in page
+    assert "Who may: dan, who created it." in visit.by("eve").get("/schedules").text
+    form = {"trigger": "pause", **WHY}
+    assert dan.post(f"/instances/{made}/fire", data=form, headers=BY_SCRIPT).status_code in (200, 202)
+    drain_all(client.runtime)
+    assert state(client, made) == "paused"
+    assert "If it is resumed" in dan.get("/schedules").text
+
+
+def test_history_is_searched_within_the_projects_of_the_session(visit: Visits, client: Client) -> None:
+    for project in ("default", "other"):
+        made = client.create("story", f"S-{project}", project=project)["id"]
+        client.fire(made, "block", by="bob", data={"reason": f"because of {project}"})
+    drain_all(client.runtime)
+    dan = visit.by("dan")
+    found = dan.get("/history?trigger=block&by=bob").text
+    assert "because of default" in found
+    assert "because of other" not in found
+    assert "Nothing matches" in dan.get("/history?name=S-other").text
+    assert dan.get("/history?since=yesterday").status_code == 422
+    assert "because of other" in visit.by("ann", "operator", ALL).get("/history?name=S-other").text

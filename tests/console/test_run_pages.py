@@ -1,0 +1,139 @@
+"""Runs are shown as a graph with tasks, gates, patches and what was printed; operators do parts again."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.console.run_graph import graph
+from interlock.db.connection import transaction
+from interlock.db.orchestration import run_tree
+from interlock.workers.client.client import Client
+from interlock.workers.orchestration.run_view import Watch
+from interlock.workers.pool.agent import Agent
+from interlock.workers.runtime import Runtime
+from tests.crewing import Site
+from tests.driving import drain_all
+from tests.landscape import Landscape
+from tests.running import GATED_PAIR, Stage
+from tests.visiting import Visits
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def stage(client: Any, dba: Any, project: str) -> Stage:
+    return Stage(client.runtime, dba, project)
+
+
+def drawn(page: str) -> dict[str, Any]:
+    found = re.search(r'data-graph="([^"]*)"', page)
+    assert found
+    made: dict[str, Any] = json.loads(unescape(found[1]))
+    return made
+
+
+def test_a_run_is_a_graph_whose_nodes_say_their_states(visit: Visits, stage: Stage) -> None:
+    stage.submit(*GATED_PAIR)
+    stage.start()
+    stage.begin("a")
+    dan = visit.by("dan")
+    assert f'href="/runs/{stage.run}"' in dan.get("/runs").text
+    page = dan.get(f"/runs/{stage.run}").text
+    said = drawn(page)
+    ids = {name: str(id_) for name, id_ in stage.ids.items()}
+    nodes = {each["id"]: each for each in said["nodes"]}
+    assert nodes[ids["a"]]["detail"] == "running"
+    assert nodes[ids["a"]]["href"] == f"/tasks/{ids['a']}"
+    edges = {(each["from"], each["to"]) for each in said["edges"]}
+    assert {(ids["w"], ids["a"]), (ids["a"], ids["b"]), (ids["a"], ids["g"])} <= edges
+    assert visit.by("eve", "agent", ("other",)).get(f"/runs/{stage.run}").status_code == 404
+
+
+def test_workstreams_that_wait_come_after_the_ends_of_the_others(stage: Stage) -> None:
+    stage.submit(
+        {"w": {}, "v": {"depends_on": ["w"]}},
+        {"a": {"workstream": "w"}, "b": {"workstream": "w", "depends_on": ["a"]}, "c": {"workstream": "v"}},
+    )
+    view = Watch(stage.runtime, stage.run).view
+    with transaction(stage.runtime.database) as connection:
+        links = run_tree.dependencies(connection, stage.run)
+    after = {each.id: each.after for each in graph(view, links)}
+    ids = stage.ids
+    assert after == {
+        ids["w"]: (), ids["a"]: (ids["w"],), ids["b"]: (ids["a"],), ids["v"]: (ids["b"],), ids["c"]: (ids["v"],)
+    }  # fmt: skip
+    small = {each.id: each.after for each in graph(view, links, most=4)}
+    assert set(small) in ({ids["w"], ids["a"], ids["b"], ids["v"]}, {ids["w"], ids["v"], ids["c"]})
+
+
+def test_a_failed_task_shows_its_attempts_and_why(visit: Visits, stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w", "max_retries": 0}})
+    stage.start()
+    stage.work("a", exit_code=3, error="no such file <b>")
+    page = visit.by("dan").get(f"/tasks/{stage.ids['a']}").text
+    assert "failed" in page
+    run = visit.by("dan").get(f"/runs/{stage.run}").text
+    assert "<b>" not in run.replace("<b>Run", "").replace("<b>Do", "").replace("<b>Cancel", "")
+
+
+def test_a_run_is_cancelled_from_its_page(visit: Visits, stage: Stage) -> None:
+    stage.submit({"w": {}}, {"a": {"workstream": "w"}})
+    stage.start()
+    dan = visit.by("dan")
+    assert "Cancel the run" in dan.get(f"/runs/{stage.run}").text
+    form = {"trigger": "cancel", "reason": "wrong branch"}
+    dan.post(f"/instances/{stage.run}/fire", data=form, headers={"HX-Request": "true"})
+    stage.settle()
+    assert stage.state("run") == "canceled"
+    page = dan.get(f"/runs/{stage.run}").text
+    assert "Cancel the run" not in page
+
+
+def test_a_gate_shows_what_it_printed_and_where_it_belongs(visit: Visits, stage: Stage) -> None:
+    stage.submit(*GATED_PAIR)
+    stage.start()
+    page = visit.by("dan").get(f"/gates/{stage.ids['g']}").text
+    assert "It has printed nothing." in page
+    assert f'href="/runs/{stage.run}"' in page
+
+
+def test_what_an_agent_says_is_read_while_it_works_and_compared_with_history_afterwards(
+    visit: Visits, client: Client, project: str
+) -> None:
+    (task,) = Site(client, project).queue(kind="agent", required_capabilities=["interlock:agent"])
+    agent = Agent("agent-7", runtime=client.runtime)
+    agent.register()
+    claim = agent.claim()
+    assert claim is not None
+    agent.log(claim.token, "reading <the tests>\n")
+    dan = visit.by("dan")
+    page = dan.get(f"/tasks/{task}").text
+    assert "reading &lt;the tests&gt;" in page
+    assert "followed live" in page
+    agent.log(claim.token, "mended\n")
+    assert "mended" in dan.get(f"/tasks/{task}?attempt=1").text
+    agent.finish(claim.token, result={"files": 3})
+    drain_all(client.runtime)
+    page = dan.get(f"/tasks/{task}").text
+    assert "followed live" not in page
+    assert "It is what history says" in page
+    assert unescape(page).count('"files": 3') == 1
+
+
+def test_an_approval_of_a_landing_shows_the_diff_that_would_land(
+    visit: Visits, runtime: Runtime, client: Client, dba: Any, tmp_path: Path
+) -> None:
+    land = Landscape(runtime, dba, tmp_path)
+    entry = land.applied_patch({"README.md": "mended <b>here</b>\n"})
+    terms = {"author": "cyd", "lands": str(land.workstream), "subject": "workstream/w", "trigger": "validation_passed"}
+    where = client.show(land.workstream)["project"]
+    asked = client.create("approval", "A-1", project=where, context=terms)["id"]
+    dan = visit.by("dan", "agent", (where,))
+    page = dan.get(f"/approvals/{asked}").text
+    assert '<span class="added">+mended &lt;b&gt;here&lt;/b&gt;</span>' in page
+    assert f'href="/patches/{entry}"' in page
+    assert "+mended" in dan.get(f"/patches/{entry}").text
