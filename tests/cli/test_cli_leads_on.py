@@ -30,6 +30,21 @@ workstreams:
 """
 
 
+def becomes(terminal: Terminal, state: str, *words: str) -> None:
+    """Wait until what a command shows is in a state."""
+    shown: dict[str, Any] = {}
+
+    def is_so() -> bool:
+        shown.update(terminal.ok(*words))
+        return state in {shown.get("current_state"), shown.get("state")}
+
+    try:
+        eventually(is_so, SECONDS)
+    except AssertionError as never:
+        stuck = terminal.run("stuck", "--all").said
+        raise AssertionError(f"not {state} within {SECONDS} s, but: {shown}\n{stuck}") from never
+
+
 def submitted(terminal: Terminal, folder: Path, plan: str, name: str) -> None:
     """Submit a plan, under its own name."""
     file = folder / "plan.yaml"
@@ -59,7 +74,7 @@ def test_an_agent_that_lost_everything_but_its_secret_goes_on_where_it_was(
     assert found == claimed
     secret = me[1:]
     terminal.ok("worker", "finish", name, str(found["token"]), *secret)
-    eventually(lambda: terminal.ok("show", found["task"])["current_state"] == "completed", SECONDS)
+    becomes(terminal, "completed", "show", found["task"])
 
 
 @pytest.mark.promise("O1")
@@ -88,7 +103,7 @@ def test_a_worker_that_never_became_ready_is_ended_by_command(
     assert made["current_state"] == born
     done = terminal.ok("worker", "shutdown", name, *WHY)
     assert done["tasks_left"] == 0
-    eventually(lambda: terminal.ok("show", made["id"])["current_state"] == ended, SECONDS)
+    becomes(terminal, ended, "show", made["id"])
     (left,) = terminal.ok("history", made["id"])
     assert (left["from_state"], left["triggered_by"], left["metadata"]["reason"]) == (born, "ann", "it is gone")
 
@@ -102,8 +117,8 @@ def test_a_half_loaded_worker_finishes_its_task_before_it_ends(terminal: Termina
     assert terminal.run("worker", "claim", *me, "--json").json is None, "it takes no more"
     assert terminal.ok("show", claimed["task"])["current_state"] == "running"
     terminal.ok("worker", "finish", name, str(claimed["token"]), *me[1:])
-    eventually(lambda: terminal.ok("worker", "show", name)["state"] == "shutdown", SECONDS)
-    eventually(lambda: terminal.ok("show", claimed["task"])["current_state"] == "completed", SECONDS)
+    becomes(terminal, "shutdown", "worker", "show", name)
+    becomes(terminal, "completed", "show", claimed["task"])
 
 
 @pytest.mark.promise("O11")
@@ -115,12 +130,12 @@ def test_a_gate_is_run_again_by_command_once_what_was_wrong_outside_is_mended(
     me = agent(terminal, name, tmp_path)
     claimed: dict[str, Any] = eventually(lambda: terminal.ok("worker", "claim", *me), SECONDS)
     gate = f"{name}/w/index"
-    eventually(lambda: terminal.ok("show", gate)["current_state"] == "FAILED", SECONDS)
-    eventually(lambda: terminal.ok("show", f"{name}/w/behind")["current_state"] == "cancelled", SECONDS)
+    becomes(terminal, "FAILED", "show", gate)
+    becomes(terminal, "cancelled", "show", f"{name}/w/behind")
     refused = terminal.run("gate", "rerun", gate, "--by", "mallory", "--reason", "I like to")
     refused.is_one_clear_line("'mallory' is not an operator")
     (tmp_path / "there").touch()
     terminal.ok("gate", "rerun", gate, "--by", "ann", "--reason", "the index is back")
-    eventually(lambda: terminal.ok("show", f"{name}/w/behind~2")["current_state"] == "completed", SECONDS)
+    becomes(terminal, "completed", "show", f"{name}/w/behind~2")
     terminal.ok("worker", "finish", name, str(claimed["token"]), *me[1:])
-    eventually(lambda: terminal.ok("run", "show", name)["state"] == "succeeded", SECONDS)
+    becomes(terminal, "succeeded", "run", "show", name)
