@@ -143,6 +143,11 @@ class Caller:
         found = self.access.projects_of({each["id"] for each in linked})
         return [each for each in linked if self.principal.may_read(found[each["id"]])]
 
+    def shown(self, client: Client, ref: str | UUID) -> dict[str, Any]:
+        """An instance as `Client.show` gives it, its links as `visible`; for use in a greenlet only."""
+        shown = client.show(ref)
+        return shown | {"links": self.visible(shown["links"])}
+
     def instance(self, ref: str, named: str | None, *types: str) -> InstanceRow:
         """The instance of one of these types that a REF names, as `located` takes it; for use in a greenlet only.
 

@@ -94,9 +94,8 @@ async def show_instance(caller: Called, ref: str, project: Project = None) -> Js
 
     def read() -> dict[str, Any]:
         with caller.located(ref, project) as (client, found):
-            shown = client.show(found)
-            problems = client.verify(shown["id"])
-            return shown | {"links": caller.visible(shown["links"])} | _verdict(problems)
+            shown = caller.shown(client, found)
+            return shown | _verdict(client.verify(shown["id"]))
 
     shown = await inside(read)
     return JsonAnswer(_only(DETAIL, shown))

@@ -68,7 +68,7 @@ def why_not(caller: Caller, approval: Mapping[str, Any]) -> str:
 
 
 def _read(caller: Caller, approval_id: UUID) -> tuple[dict[str, Any], ApprovalSubject, list[str]]:
-    shown = caller.client(ref=approval_id).show(approval_id)
+    shown = caller.shown(caller.client(ref=approval_id), approval_id)
     if shown["workflow_type"] != "approval":
         raise UnknownInstance(f"There is no approval {approval_id} in the projects of this session.")
     with transaction(caller.access.runtime.database) as connection:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from interlock.api.inside import inside
+from interlock.api.models import Text
 from interlock.api.problems import JsonAnswer
 from interlock.console.session import Visitor
 from interlock.db.connection import transaction
@@ -20,7 +21,7 @@ MOST = 12
 
 
 @router.get("/find")
-async def find(caller: Visitor, words: Annotated[str, Query(max_length=NAME_LIMIT)]) -> Response:
+async def find(caller: Visitor, words: Annotated[Text, Query(max_length=NAME_LIMIT)]) -> Response:
     """Instances that the visitor may see."""
 
     def look() -> Sequence[NamedInstance]:

@@ -72,7 +72,7 @@ async def show_instance(request: Request, caller: Visitor, id_: UUID) -> Respons
 
     def look() -> dict[str, Any]:
         with caller.located(str(id_), None) as (client, ref):
-            shown = client.show(ref)
+            shown = caller.shown(client, ref)
             events = client.history(ref, after_seq=max(0, shown["version"] - EVENTS))
             return {"shown": shown, "events": events, "problems": client.verify(ref)}
 

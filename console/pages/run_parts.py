@@ -62,7 +62,7 @@ async def show_patch(request: Request, caller: Visitor, ledger_id: UUID) -> Resp
 
 
 def _part(caller: Caller, id_: UUID, type_: str) -> dict[str, Any]:
-    shown = caller.client(ref=id_).show(id_)
+    shown = caller.shown(caller.client(ref=id_), id_)
     if shown["workflow_type"] != type_:
         raise UnknownInstance(f"There is no {type_} {id_} in the projects of this session.")
     return shown

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from interlock.api.access import Caller
 from interlock.api.inside import inside
+from interlock.api.parameters import Asked
 from interlock.console.acting import why_no_operator
 from interlock.console.cures import Cure, cure
 from interlock.console.rendering import page
@@ -31,11 +32,11 @@ class StuckRow:
 
 
 @router.get("/stuck")
-async def list_stuck(request: Request, caller: Visitor, all: bool = False, type: str = "") -> Response:
+async def list_stuck(request: Request, caller: Visitor, all: bool = False, type: Asked = None) -> Response:
     """What is stuck; with `all`, everything that waits."""
-    total, found = await inside(_read, caller, type.strip() or None, everything=all)
+    total, found = await inside(_read, caller, (type or "").strip() or None, everything=all)
     rows = [_row(caller, each) for each in found]
-    return page(request, "stuck.html", rows=rows, total=total, everything=all, type=type)
+    return page(request, "stuck.html", rows=rows, total=total, everything=all, type=type or "")
 
 
 def _row(caller: Caller, stuck: Stuck) -> StuckRow:

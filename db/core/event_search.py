@@ -91,10 +91,10 @@ def search(
     Returns:
         Events whose instants are those of the filter. There may be fewer than `limit` although there is a next page.
     """
-    first = LATEST if wanted.until is None else _id_at(wanted.until + SLACK)
+    first = LATEST if wanted.until is None else _id_at(wanted.until, SLACK)
     given = {
         "before": first if before is None else before,
-        "since": EARLIEST if wanted.since is None else _id_at(wanted.since - SLACK),
+        "since": EARLIEST if wanted.since is None else _id_at(wanted.since, -SLACK),
         "projects": None if wanted.projects is None else list(wanted.projects),
         "limit": limit + 1,
         "look": look,
@@ -119,7 +119,8 @@ def _within(event: FoundEvent, wanted: EventFilter) -> bool:
     )
 
 
-def _id_at(instant: datetime) -> UUID:
-    """The lowest UUIDv7 of an instant (RFC 9562, 5.7: its first 48 bits are milliseconds since 1970)."""
-    milliseconds = (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+def _id_at(instant: datetime, later: timedelta) -> UUID:
+    """The lowest UUIDv7 of so much after an instant (RFC 9562, 5.7: its first 48 bits are milliseconds since 1970)."""
+    since = instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC) + later  # a span, which has years 0 and 10,000
+    milliseconds = since // timedelta(milliseconds=1)
     return UUID(int=min(max(milliseconds, 0), 2**48 - 1) << 80)

@@ -166,3 +166,29 @@ def test_a_visitor_sees_nothing_of_other_projects(visit: Visits, client: Client)
         assert "S-secret" not in page.text, path
         assert "other" not in re.sub(r"Other machines", "", page.text), path
     assert bot.get("/instances?project=other").status_code == 403
+
+
+def test_links_to_what_is_in_another_project_are_not_shown(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    for project in ("default", "other"):
+        client.create("pr_review", f"PR-{project}", project=project, context={"author": "bob", "story_id": str(story)})
+    page = visit.by("bot").get(f"/instances/{story}").text
+    assert ("PR-default" in page, "PR-other" in page) == (True, False)
+    assert "PR-other" in visit.by("ann", "operator", None).get(f"/instances/{story}").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/history?name=%00", 422),
+        ("/history?by=a%00b", 422),
+        ("/find?words=a%00b", 422),
+        ("/stuck?type=a%00b", 422),
+        ("/history?since=0001-01-01T00:00%2B23:59", 422),
+        ("/history?until=9999-12-31T23:59-23:59", 422),
+        ("/history?since=0001-01-01", 200),
+        ("/history?until=9999-12-31T23:59", 200),
+    ],
+)
+def test_whatever_an_address_says_is_answered_and_is_no_fault_of_ours(visit: Visits, path: str, status: int) -> None:
+    assert visit.by("bot").get(path).status_code == status
