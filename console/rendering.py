@@ -12,9 +12,10 @@ from starlette.responses import HTMLResponse
 
 from interlock.console import static_files
 from interlock.console.run_graph import colour
-from interlock.workflows.output.escaping import json_text, plain, shown, shown_lines
+from interlock.workflows.output.escaping import json_beginning, json_text, plain, shown, shown_lines
 
 TEMPLATES = Path(__file__).parent / "templates"
+MOST_CHARACTERS = 10_000  # of one value
 SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -69,7 +70,9 @@ def _printed(value: object) -> object:
     """What `{{ value }}` prints."""
     if value is None:
         return ""
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return shown(value[:MOST_CHARACTERS]) + ("…" if len(value) > MOST_CHARACTERS else "")
 
 
 def lines(text: object) -> Markup:
@@ -77,9 +80,15 @@ def lines(text: object) -> Markup:
     return Markup(escape(shown_lines(text or "")))  # noqa: S704 - escaped right here
 
 
-def as_json(value: object, indent: int | None = None) -> Markup:
-    """A value as JSON, for an attribute or `<pre>`."""
-    return Markup(escape(json_text(value, default=plain, indent=indent)))  # noqa: S704 - escaped right here
+def as_json(value: object) -> Markup:
+    """A value as JSON, for an attribute."""
+    return Markup(escape(json_text(value, default=plain)))  # noqa: S704 - escaped right here
+
+
+def beginning(value: object, most: int = MOST_CHARACTERS) -> Markup:
+    """The beginning of a value as JSON, for `<pre>`: whoever fires a trigger says how large its data is."""
+    text, whole = json_beginning(value, most)
+    return Markup(escape(text if whole else f"{text}\n… the rest is left out"))  # noqa: S704 - escaped right here
 
 
 def span(seconds: float | None) -> str:
@@ -114,6 +123,13 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"lines": lines, "as_json": as_json, "span": span, "when": when, "part_kind": colour}
+    made.filters |= {
+        "lines": lines,
+        "as_json": as_json,
+        "beginning": beginning,
+        "span": span,
+        "when": when,
+        "part_kind": colour,
+    }
     made.globals["static"] = static_files.url
     return made

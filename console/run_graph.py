@@ -42,9 +42,12 @@ def graph(view: RunView, dependencies: Sequence[Dependency], *, most: int = MOST
     Args:
         view: the run.
         dependencies: as `run_tree.dependencies` reads them.
-        most: beyond so many nodes, only the workstreams are shown with their tasks that have not ended.
+        most: beyond so many nodes, only the workstreams are shown with their tasks that have not ended; of more
+            workstreams, those that have not ended.
     """
-    shown = [row for row in view.workstreams.values() if not row["left_out"]]
+    planned = [row for row in view.workstreams.values() if not row["left_out"]]
+    first = {row["id"] for row in _at_work_first(planned)[:most]}
+    shown = [row for row in planned if row["id"] in first]
     opened = _opened(view, shown, most)
     parts = {row["id"] for id_ in opened for row in _parts(view, id_)}
     before = _edges(dependencies, parts)
@@ -62,11 +65,15 @@ def graph(view: RunView, dependencies: Sequence[Dependency], *, most: int = MOST
 def _opened(view: RunView, workstreams: Sequence[Row], most: int) -> set[UUID]:
     """The workstreams that are shown with their tasks: those that are at work first, as many as there is room for."""
     room, opened = most - len(workstreams), set()
-    for row in sorted(workstreams, key=lambda each: each["state"] in ENDED["workstream"]):
+    for row in _at_work_first(workstreams):
         if (size := len(_parts(view, row["id"]))) <= room:
             opened.add(row["id"])
             room -= size
     return opened
+
+
+def _at_work_first(workstreams: Sequence[Row]) -> list[Row]:
+    return sorted(workstreams, key=lambda each: each["state"] in ENDED["workstream"])
 
 
 def _parts(view: RunView, workstream: UUID) -> list[Row]:

@@ -24,6 +24,7 @@ router = APIRouter()
 
 ROWS = 50
 EVENTS = 200  # of the newest of an instance
+VERIFIED = 5_000  # events that a page verifies; it is asked for anew whenever something moves
 WAIT_SECONDS = 3.0
 
 
@@ -74,7 +75,11 @@ async def show_instance(request: Request, caller: Visitor, id_: UUID) -> Respons
         with caller.located(str(id_), None) as (client, ref):
             shown = caller.shown(client, ref)
             events = client.history(ref, after_seq=max(0, shown["version"] - EVENTS))
-            return {"shown": shown, "events": events, "problems": client.verify(ref)}
+            return {
+                "shown": shown,
+                "events": events,
+                "problems": client.verify(ref) if shown["version"] <= VERIFIED else None,
+            }
 
     found = await inside(look)
     shown, catalogue = found["shown"], caller.access.runtime.catalogue
@@ -113,7 +118,7 @@ async def fire(  # noqa: PLR0917 - its fields
         with caller.located(str(id_), None, write=True) as (client, ref):
             return client.fire_many([Firing(ref, trigger, caller.principal.name, data=given, if_version=if_version)])[0]
 
-    (outcome,) = await caller.access.waiting.outcomes([await inside(accept)], WAIT_SECONDS)
+    (outcome,) = await caller.outcomes([await inside(accept)], WAIT_SECONDS)
     return told(request, outcome)
 
 

@@ -23,6 +23,7 @@ from interlock.workflows.errors import UnknownInstance
 router = APIRouter()
 
 PAGE = 50
+ROWS = 500  # tasks and gates of one run
 Row = Mapping[str, Any]
 
 
@@ -59,6 +60,7 @@ async def show_run(request: Request, caller: Visitor, run_id: UUID) -> Response:
         view=view,
         graph=drawn(nodes),
         below=_tasks_beside(view),
+        most=ROWS,
         why_not="" if caller.principal.may_write(project) else "Your session is read-only.",
         why_no_operator=why_no_operator(caller, project),
     )
@@ -73,7 +75,17 @@ def _read(caller: Caller, run_id: UUID) -> tuple[RunView, Any]:
 
 
 def _tasks_beside(view: RunView) -> list[tuple[Row, list[Row], list[Row]]]:
-    """Each workstream with its tasks and gates, those that are at work first."""
+    """Each workstream with its tasks and gates, those that are at work first, as far as there is room for rows."""
     shown = [row for row in view.workstreams.values() if not row["left_out"]]
-    shown.sort(key=lambda row: (row["completed_at"] is not None, row["id"].int))
-    return [(row, view.tasks_of(row["id"]), view.gates_of(row["id"])) for row in shown]
+    shown.sort(key=_ended_last)
+    found, room = [], ROWS
+    for row in shown[:ROWS]:
+        tasks = sorted(view.tasks_of(row["id"]), key=_ended_last)[:room]
+        gates = sorted(view.gates_of(row["id"]), key=_ended_last)[: room - len(tasks)]
+        room -= len(tasks) + len(gates)
+        found.append((row, tasks, gates))
+    return found
+
+
+def _ended_last(row: Row) -> tuple[bool, int]:
+    return row["completed_at"] is not None, row["id"].int

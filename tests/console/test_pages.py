@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 
 from interlock.console import static_files
 from interlock.console.app import ROUTERS
+from interlock.console.pages import instances
 from interlock.console.static_files import FOLDER
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import list_tokens
@@ -192,3 +193,24 @@ def test_links_to_what_is_in_another_project_are_not_shown(visit: Visits, client
 )
 def test_whatever_an_address_says_is_answered_and_is_no_fault_of_ours(visit: Visits, path: str, status: int) -> None:
     assert visit.by("bot").get(path).status_code == status
+
+
+def test_a_page_is_small_however_large_the_data_of_triggers_is(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1", context={"parts": ["<"] * 50_000})["id"]
+    for trigger in ("block", "unblock") * 5:
+        client.fire(story, trigger, by="bot", data={"reason": "<" * 10_000, "more": "<" * 240_000})
+    drain_all(client.runtime)
+    page = visit.by("bot").get(f"/instances/{story}").text
+    assert "… the rest is left out" in page
+    assert len(page) < 1_500_000  # of 2.7 MB of data, of which each character is printed as four
+
+
+def test_a_history_that_is_too_long_for_a_page_is_said_to_be_unverified(
+    visit: Visits, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, bot = client.create("story", "S-1")["id"], visit.by("bot")
+    monkeypatch.setattr(instances, "VERIFIED", 1)
+    for trigger, said in (("block", "✓ verified"), ("unblock", "not verified here")):
+        client.fire(story, trigger, by="bot")
+        drain_all(client.runtime)
+        assert said in bot.get(f"/instances/{story}").text

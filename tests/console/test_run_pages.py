@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from interlock.console.pages import runs
 from interlock.console.run_graph import graph
 from interlock.db.connection import transaction
 from interlock.db.orchestration import run_tree
@@ -66,6 +67,7 @@ def test_workstreams_that_wait_come_after_the_ends_of_the_others(stage: Stage) -
     assert after == {
         ids["w"]: (), ids["a"]: (ids["w"],), ids["b"]: (ids["a"],), ids["v"]: (ids["b"],), ids["c"]: (ids["v"],)
     }  # fmt: skip
+    assert [each.id for each in graph(view, links, most=1)] == [ids["w"]]
     small = {each.id: each.after for each in graph(view, links, most=4)}
     assert set(small) in ({ids["w"], ids["a"], ids["b"], ids["v"]}, {ids["w"], ids["v"], ids["c"]})
 
@@ -137,3 +139,24 @@ def test_an_approval_of_a_landing_shows_the_diff_that_would_land(
     assert '<span class="added">+mended &lt;b&gt;here&lt;/b&gt;</span>' in page
     assert f'href="/patches/{entry}"' in page
     assert "+mended" in dan.get(f"/patches/{entry}").text
+
+
+def test_a_page_of_a_run_lists_a_bounded_number_of_tasks_those_at_work_first(
+    visit: Visits, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "ROWS", 2)
+    stage.submit({"w": {}}, {name: {"workstream": "w"} for name in "abcd"})
+    stage.start()
+    stage.work("a")
+    page = visit.by("dan").get(f"/runs/{stage.run}").text
+    below = page[page.index("Of its tasks and gates, 2 are listed") :]
+    assert [name for name in "abcd" if f"/tasks/{stage.ids[name]}" in below] == ["b", "c"]
+
+
+def test_a_patch_of_many_lines_is_shown_by_its_first_ones(
+    visit: Visits, client: Client, dba: Any, tmp_path: Path
+) -> None:
+    ledger = Landscape(client.runtime, dba, tmp_path).patch("+x\n" * 10_000, "long")
+    page = visit.by("dan", "agent", None).get(f"/patches/{ledger}").text
+    assert "The first 3000 of 10000 lines" in page
+    assert page.count('class="added"') == 3000

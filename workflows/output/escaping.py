@@ -24,8 +24,21 @@ def shown_lines(text: object) -> str:
 
 def json_text(value: object, *, default: Callable[[object], object] | None = None, indent: int | None = None) -> str:
     """A value as JSON, unchanged, with invisible and control characters written as JSON escapes."""
-    text = json.dumps(value, default=default, ensure_ascii=False, indent=indent)
-    return IN_WORDS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _spelled_in_json(json.dumps(value, default=default, ensure_ascii=False, indent=indent))
+
+
+def json_beginning(value: object, most: int) -> tuple[str, bool]:
+    """The first characters of a value as indented JSON, as `json_text` writes it, and whether that is all.
+
+    No more of the value is written than that, however large it is.
+    """
+    parts, left = list[str](), most
+    for part in json.JSONEncoder(default=plain, ensure_ascii=False, indent=2).iterencode(value):
+        parts.append(part[:left])
+        left -= len(part)
+        if left < 0:
+            break
+    return _spelled_in_json("".join(parts)), left >= 0
 
 
 def plain(value: object) -> object:
@@ -44,6 +57,10 @@ def plain(value: object) -> object:
 def last_line(text: str | None) -> str:
     """The last line that is not blank."""
     return next((each.strip() for each in reversed((text or "").splitlines()) if each.strip()), "")
+
+
+def _spelled_in_json(text: str) -> str:
+    return IN_WORDS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _spelled(found: re.Match[str]) -> str:
