@@ -35,6 +35,8 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 401:  # the session ended while its holder waited
+        return await _signed_out(request, error)
     kind = problems.OF_STATUS.get(error.status_code) or ProblemKind(error.status_code, "http", str(error.detail))
     return _failed(request, kind, "There is no such page." if error.status_code == 404 else "")
 

@@ -198,7 +198,7 @@ async def cancel_run(  # noqa: PLR0917 - what every trigger has
         data, request_id = {"reason": reason("reason", why.reason)}, one_key(why.request_id, key)
         return client.fire(run_id, "cancel", by=by, request_id=request_id, data=data)
 
-    (outcome,) = await caller.access.waiting.outcomes([await inside(fire)], wait)
+    (outcome,) = await caller.outcomes([await inside(fire)], wait)
     return told(outcome)
 
 
@@ -250,7 +250,10 @@ async def read_run_logs(  # noqa: PLR0917 - which part of which output
 ) -> JsonAnswer:
     """Read what a task printed, part by part. With `wait`, wait for more."""
     run_id = await inside(_run, caller, ref, project)
-    return JsonAnswer(await LogPart(run_id, task, attempt, after, limit).awaited(caller.access.runtime, wait))
+    part = await LogPart(run_id, task, attempt, after, limit).awaited(caller.access.runtime, wait)
+    if wait:
+        await caller.still()
+    return JsonAnswer(part)
 
 
 @router.get("/runs/{ref}/results", response_model=RunResults, responses=documented(409, 410))

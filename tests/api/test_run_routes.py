@@ -12,6 +12,8 @@ from interlock.workers.access.tokens import find
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
 from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.overrides.tokens import list_tokens, revoke_tokens
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.schedules.creating import create_schedule, submitting
 from interlock.workers.settings import Settings
 from interlock.workflows.plan.read import read_plan
@@ -200,3 +202,30 @@ def test_what_a_schedule_submits_says_by_which_token_it_was_created(ann_calls: C
     assert schedule["born_proof"] == f"token:{principal.token_id}"
     assert client.show(run["id"])["born_proof"] == schedule["born_proof"]
     assert client.verify(run["id"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("GET", "/api/runs/waited/logs?task=w/t&wait=1", {}),
+        ("POST", "/api/runs/waited/cancel?wait=1", {"json": {"reason": "a test"}}),
+    ],
+)
+def test_whoever_waits_while_the_token_is_revoked_is_told_nothing(
+    ann_calls: Calls, client: Client, method: str, path: str, said: dict[str, Any]
+) -> None:
+    scheduled(client, done(submitted(ann_calls, name="waited"), 201)["id"])
+    bot = token(client.runtime, "bot")
+
+    def revoked_in_use() -> None:
+        (row,) = eventually(
+            lambda: [each for each in list_tokens(client.runtime) if each["name"] == "bot" and each["last_used_at"]]
+        )
+        revoke_tokens(client.runtime, str(row["token_id"]), OverrideOrder("ann", "a test"))
+
+    async def both() -> Response:
+        waiting = asyncio.create_task(ann_calls.client.request(method, path, headers=bearing(bot), **said))
+        await asyncio.to_thread(revoked_in_use)
+        return await waiting
+
+    assert ann_calls.loop.run(both()).status_code == 401

@@ -1,17 +1,21 @@
 """Sessions of the console: a link is used once, a cookie is bounded, and other sites' pages do nothing with it."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
+from interlock.console.pages import instances
 from interlock.workers.access import tokens
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.console_sessions import make_link
 from interlock.workers.overrides.operators import revoke
-from interlock.workers.overrides.tokens import TokenTerms, list_tokens
+from interlock.workers.overrides.tokens import TokenTerms, list_tokens, revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from tests.calling import bearing, token
 from tests.driving import drain_all
 from tests.rights import operate
 from tests.visiting import OURS, Visits, link
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -117,3 +121,18 @@ def test_a_link_of_whoever_is_an_operator_no_longer_opens_nothing(visit: Visits,
     revoke(client.runtime, "bea", by="ann", reason="a test")
     refused = visit.anybody().post("/sign-in", data={"link": secret})
     assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+
+
+def test_a_session_that_ends_while_its_trigger_is_waited_for_is_told_nothing(
+    visit: Visits, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "WAIT_SECONDS", 1.0)
+    story, visitor = client.create("story", "S-1")["id"], visit.by("bot")
+    (session,) = list_tokens(client.runtime)
+
+    with ThreadPoolExecutor() as thread:
+        fired = thread.submit(visitor.post, f"/instances/{story}/fire", data={"trigger": "block"})
+        eventually(lambda: client.show(story)["requests"])
+        revoke_tokens(client.runtime, str(session["token_id"]), OverrideOrder("ann", "a test"))
+        answer = fired.result()
+    assert (answer.status_code, answer.headers.get("location")) == (303, "/sign-in")
