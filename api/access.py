@@ -36,6 +36,7 @@ from interlock.workflows.input import names
 
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ACTS = 4  # what operators do at once: each has a thread and connections of its own
+LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
 bearer = HTTPBearer(auto_error=False, description="`interlock token create` prints a token once.")
@@ -51,7 +52,7 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.feed = Feed(runtime)
-        self.acts = asyncio.Semaphore(ACTS)
+        self.acts, self.reading_logs = asyncio.Semaphore(ACTS), asyncio.Semaphore(LOG_READS)
         self._client = Client(runtime)
         self._projects: OrderedDict[UUID, str] = OrderedDict()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from interlock.api.access import Access
 from interlock.api.inside import inside
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans
@@ -37,12 +38,13 @@ class LogPart:
     after: int
     limit: int
 
-    async def awaited(self, runtime: Runtime, seconds: float) -> dict[str, Any]:
+    async def awaited(self, access: Access, seconds: float) -> dict[str, Any]:
         """The part as `RunLog`, once it has text or the attempt has ended; after so many seconds as it is."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:
-            found = await inside(self._read, runtime)
+            async with access.reading_logs:
+                found = await inside(self._read, access.runtime)
             if found["text"] or found["ended"] or loop.time() >= until:
                 return found
             await asyncio.sleep(min(LOOK_SECONDS, until - loop.time()))

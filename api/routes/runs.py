@@ -250,7 +250,7 @@ async def read_run_logs(  # noqa: PLR0917 - which part of which output
 ) -> JsonAnswer:
     """Read what a task printed, part by part. With `wait`, wait for more."""
     run_id = await inside(_run, caller, ref, project)
-    part = await LogPart(run_id, task, attempt, after, limit).awaited(caller.access.runtime, wait)
+    part = await LogPart(run_id, task, attempt, after, limit).awaited(caller.access, wait)
     if wait:
         await caller.still()
     return JsonAnswer(part)

@@ -271,6 +271,19 @@ def test_more_streams_than_a_process_takes_are_told_to_wait(
     assert polled(call), "there is room again"
 
 
+def test_no_token_alone_takes_the_streams_of_all_others(
+    call: Calls, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MOST_OF_A_TOKEN", 1)
+    holders = [bearing(call.token), bearing(call.token), bearing(token(client.runtime, "bot"))]
+
+    async def all_three() -> list[int]:
+        asked = [call.client.get("/api/events?wait=0.3", headers=each) for each in holders]
+        return sorted(each.status_code for each in await asyncio.gather(*asked))
+
+    assert call.loop.run(all_three()) == [200, 200, 503]
+
+
 @pytest.fixture
 def impatient(
     settings: Settings, client: Client, ann: None, monkeypatch: pytest.MonkeyPatch

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 from httpx import Response
 
+from interlock.api.run_logs import LogPart
 from interlock.workers.access.tokens import find
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import acting
 from interlock.workers.orchestration.scheduler import schedule
 from interlock.workers.overrides.tokens import list_tokens, revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.runtime import Runtime
 from interlock.workers.schedules.creating import create_schedule, submitting
 from interlock.workers.settings import Settings
 from interlock.workflows.plan.read import read_plan
@@ -229,3 +231,26 @@ def test_whoever_waits_while_the_token_is_revoked_is_told_nothing(
         return await waiting
 
     assert ann_calls.loop.run(both()).status_code == 401
+
+
+def test_those_who_wait_for_logs_look_two_at_a_time(ann_calls: Calls, client: Client, monkeypatch: Any) -> None:
+    scheduled(client, done(submitted(ann_calls, name="watched"), 201)["id"])
+    at_once, most, look = 0, 0, LogPart._read
+
+    def counted(part: LogPart, runtime: Runtime) -> dict[str, Any]:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return look(part, runtime)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(LogPart, "_read", counted)
+    path, headers = "/api/runs/watched/logs?task=w/t&wait=0.5", bearing(ann_calls.token)
+
+    async def twelve() -> list[Response]:
+        return await asyncio.gather(*(ann_calls.client.get(path, headers=headers) for _ in range(12)))
+
+    assert {each.status_code for each in ann_calls.loop.run(twelve())} == {200}
+    assert 1 <= most <= 2
