@@ -1,5 +1,6 @@
 """Signing in by the link that `interlock open` prints, and out."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -10,6 +11,7 @@ from interlock.api.inside import inside
 from interlock.console.rendering import page
 from interlock.console.session import Visitor, require_own_origin
 from interlock.workers.overrides.console_sessions import SESSION_LIFE, end_session, open_session
+from interlock.workflows.errors import NotYours
 
 router = APIRouter()
 
@@ -36,8 +38,9 @@ async def sign_in(request: Request, link: Annotated[str, Form(max_length=500)]) 
 
 @router.post("/sign-out")
 async def sign_out(request: Request, caller: Visitor) -> Response:
-    """Revoke the session."""
-    await inside(end_session, caller.access.runtime, caller.principal)
+    """Revoke the session, and have the browser forget it in any case."""
+    with suppress(NotYours):
+        await inside(end_session, caller.access.runtime, caller.principal)
     answer = RedirectResponse("/sign-in", 303)
     session_cookie.take(request, answer)
     return answer

@@ -136,3 +136,19 @@ def test_a_session_that_ends_while_its_trigger_is_waited_for_is_told_nothing(
         revoke_tokens(client.runtime, str(session["token_id"]), OverrideOrder("ann", "a test"))
         answer = fired.result()
     assert (answer.status_code, answer.headers.get("location")) == (303, "/sign-in")
+
+
+def test_signing_out_works_although_whoever_let_one_in_is_an_operator_no_longer(visit: Visits, client: Client) -> None:
+    operate(client.runtime, "bea")
+    visitors = {}
+    for role in ("agent", "read-only"):
+        terms = TokenTerms("bot", role, ("default",))
+        secret = make_link(client.runtime, terms, OverrideOrder("bea", "a test")).token
+        visitors[role] = visit.anybody().sign_in(secret)
+    revoke(client.runtime, "bea", by="ann", reason="a test")
+    for role, visitor in visitors.items():
+        assert visitor.get("/").status_code == 200, role
+        out = visitor.post("/sign-out")
+        assert (out.status_code, out.headers["location"]) == (303, "/sign-in"), role
+        assert not visitor.client.cookies, role
+    assert {each["role"] for each in list_tokens(client.runtime) if each["name"] == "bot"} <= {"read-only"}

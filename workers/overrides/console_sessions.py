@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from interlock.db.core import api_tokens
+from interlock.db.core.request_rows import Right
 from interlock.workers.access import tokens
 from interlock.workers.access.tokens import Principal
 from interlock.workers.overrides.at_once import at_once
@@ -67,15 +68,21 @@ def open_session(runtime: Runtime, link: str) -> IssuedToken | None:
 
 @door
 def end_session(runtime: Runtime, principal: Principal) -> None:
-    """Sign out: revoke a session's token, with the right of whoever let it in. A session that has ended is left so.
+    """Sign out: revoke a session's token, with its own right; of a read-only one, with that of whoever let it in.
+
+    A session that has ended is left so.
 
     Raises:
-        NotAnOperator: that is no operator any more; the session then ends by itself.
+        NotYours: who let in a read-only session is no operator any more; it then ends by itself.
     """
+    why = f"{principal.name} signed out of the console"
     with at_once(runtime) as acting:
         for row in api_tokens.listed(acting.connection, token_id=principal.token_id):
-            order = OverrideOrder(row["issued_by"], f"{principal.name} signed out of the console")
-            acting.move(principal.token_id, "revoke", by=order.by, reason=order.reason, right=order.right)
+            let_in, own = OverrideOrder(row["issued_by"], why), OverrideOrder(principal.name, why, principal=principal)
+            by, right = (
+                (own.by, Right("holder", own.proof)) if principal.role != "read-only" else (let_in.by, let_in.right)
+            )
+            acting.move(principal.token_id, "revoke", by=by, reason=why, right=right)
 
 
 def _in(life: timedelta) -> datetime:
