@@ -36,6 +36,7 @@ from interlock.workflows.input import names
 
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ACTS = 4  # what operators do at once: each has a thread and connections of its own
+REPORTS = 2  # made or checked at once, by anybody: operators do not wait for them
 LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
@@ -52,7 +53,8 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.feed = Feed(runtime)
-        self.acts, self.reading_logs = asyncio.Semaphore(ACTS), asyncio.Semaphore(LOG_READS)
+        self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
+        self.reading_logs = asyncio.Semaphore(LOG_READS)
         self._client = Client(runtime)
         self._projects: OrderedDict[UUID, str] = OrderedDict()
 

@@ -40,15 +40,24 @@ class ActOrder(ActReason):
     if_version: Whole | None = Field(None, description="only if the instance is at this version")
 
 
-async def apart(caller: Caller, project: str, work: Callable[[Runtime], T]) -> T:
-    """Do something that blocks, in a thread, with a runtime whose names are looked up in a project."""
+async def apart(
+    caller: Caller, project: str, work: Callable[[Runtime], T], turns: asyncio.Semaphore | None = None
+) -> T:
+    """Do something that blocks, in a thread, with a runtime whose names are looked up in a project.
+
+    Args:
+        caller: who asks.
+        project: that project.
+        work: what is done.
+        turns: for what others than operators may ask for, and would keep them waiting with; default: operators' own.
+    """
     settings = caller.access.runtime.settings.model_copy(update={"project": project})
 
     def done() -> T:
         with closing(Runtime(settings)) as runtime:
             return work(runtime)
 
-    async with caller.access.acts:
+    async with turns or caller.access.acts:
         return await asyncio.to_thread(done)
 
 

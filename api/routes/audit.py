@@ -25,7 +25,7 @@ from interlock.workflows.errors import BadInput, NotYours
 
 router = APIRouter(tags=["audit"])
 
-MOST = 10_000  # events of a report over HTTP
+MOST, MOST_BYTES = 10_000, 16 * 2**20  # events of a report over HTTP: each is in memory several times
 USUAL = 1_000
 
 
@@ -102,7 +102,8 @@ async def make_audit_report(  # noqa: PLR0917 - what it is about
     if (instance is None) == (since is None and until is None):
         raise BadInput("give an instance, or a period with since, until or both")
     of_project, wanted = await inside(_wanted, caller, instance, project, Period(since, until))
-    made = await apart(caller, of_project, lambda runtime: _made(runtime, wanted, most))
+    turns = caller.access.reports
+    made = await apart(caller, of_project, lambda runtime: _made(runtime, wanted, most), turns)
     if not all(caller.principal.may_read(each.project) for each in made.report.instances):
         raise NotYours("The report covers what is of other projects. Who may: a token that is good for these, too.")
     return JsonAnswer(json.loads(made.envelope.text()))
@@ -118,14 +119,14 @@ def _wanted(caller: Caller, instance: str | None, named: str | None, period: Per
 
 
 def _made(runtime: Runtime, wanted: Wanted, most: int) -> Made:
-    return make_report(runtime, wanted, most=most, anchoring=False)
+    return make_report(runtime, wanted, most=most, most_bytes=MOST_BYTES, anchoring=False)
 
 
 @router.post("/audit/report/check", response_model=ReportCheck, responses=documented())
 async def check_report(caller: Called, envelope: Envelope) -> JsonAnswer:
     """Check a report: a trusted key signed it, each move's hash follows the one before, and each move is legal."""
     usual = caller.access.runtime.settings.project
-    checked = await apart(caller, usual, lambda runtime: _checked(runtime, envelope))
+    checked = await apart(caller, usual, lambda runtime: _checked(runtime, envelope), caller.access.reports)
     report = checked.report
     about = {
         "about": report.scope.name if report else None,

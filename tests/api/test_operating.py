@@ -1,5 +1,6 @@
 """Operators over HTTP: what the commands show and do, with the token in the proof, within the token's projects."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -7,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from interlock.api.access import REPORTS
+from interlock.api.routes import audit
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.workers.circuit_breakers import calling
@@ -16,7 +19,7 @@ from interlock.workers.overrides.budgets import Budgeted
 from interlock.workers.overrides.limits import LimitedName
 from interlock.workers.overrides.subscriptions import WantedEvents
 from interlock.workers.overrides.transaction import OverrideOrder
-from tests.calling import Calls, token
+from tests.calling import Calls, bearing, token
 from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
 from tests.stuck import age
@@ -205,6 +208,36 @@ def test_a_report_is_signed_checked_and_noticed_if_it_was_changed(call: Calls, c
     assert call("GET", "/api/audit/report").status_code == 422
     assert call("GET", "/api/audit/report?since=2026-01-01T00:00:00Z&most=0").status_code == 422
     assert call("GET", "/api/audit").json() == {"items": []}
+
+
+def test_operators_do_not_wait_for_reports(call: Calls, client: Client, operator: str, ann: None) -> None:
+    story = client.create("story", "S-1")["id"]
+    request_id, access = set_aside(client, "S-2"), call.app.state.access
+
+    async def while_reports_wait() -> tuple[int, bool]:
+        for _ in range(REPORTS):
+            await access.reports.acquire()
+        wanted = call.client.get(f"/api/audit/report?instance={story}", headers=bearing(call.token))
+        waiting = asyncio.create_task(wanted)
+        body = WHY | {"ids": [request_id]}
+        done = await call.client.post("/api/dead/redrive", json=body, headers=bearing(operator))
+        waits = not waiting.done()
+        for _ in range(REPORTS):
+            access.reports.release()
+        await waiting
+        return done.status_code, waits
+
+    assert call.loop.run(while_reports_wait()) == (200, True)
+
+
+def test_a_report_over_http_is_of_bounded_size(call: Calls, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = client.create("story", "S-1")["id"]
+    client.fire(story, "block", by="agent-7")
+    drain_all(client.runtime)
+    monkeypatch.setattr(audit, "MOST_BYTES", 10)
+    refused = call("GET", f"/api/audit/report?instance={story}")
+    assert refused.status_code == 422
+    assert "Ask for less" in refused.json()["detail"]
 
 
 def test_admins_see_the_tokens_that_theirs_covers_and_revoke_them(call: Calls, client: Client, ann: None) -> None:

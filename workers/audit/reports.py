@@ -72,14 +72,20 @@ def page_of(envelope: Envelope, report: AuditReport) -> str:
 
 
 def make_report(
-    runtime: Runtime, wanted: Wanted, *, most: int = MOST, progress: Progress = lambda _: None, anchoring: bool = True
+    runtime: Runtime,
+    wanted: Wanted,
+    *,
+    most: int = MOST,
+    most_bytes: int = MOST_BYTES,
+    progress: Progress = lambda _: None,
+    anchoring: bool = True,
 ) -> Made:
     """Make a report, signed with the key that signs anchors.
 
     Args:
         runtime: the database, and the directory of the key.
         wanted: what to report on.
-        most: how many events it may have at most.
+        most, most_bytes: how many events it may have at most, and of which size together.
         progress: called now and then with the number of events verified so far.
         anchoring: make an anchor first, so that the report is covered by one.
 
@@ -98,7 +104,7 @@ def make_report(
     with transaction(runtime.database) as connection:
         one_snapshot(connection)
         covered = _covered(connection, runtime, wanted)
-        _require_size(connection, covered, most)
+        _require_size(connection, covered, most, most_bytes)
         events = history.of_instances(connection, covered.ids, since=wanted.period.since, until=wanted.period.until)
         lines = [line(dict(event)) for event in events]
         payload = form.written(_collected(connection, covered, lines, progress), lines)
@@ -121,15 +127,15 @@ def _covered(connection: Connection, runtime: Runtime, wanted: Wanted) -> Covere
     return Covered(Scope(kind="period", name=name, since=since, until=until, project=wanted.project), ids, period)
 
 
-def _require_size(connection: Connection, covered: Covered, most: int) -> None:
+def _require_size(connection: Connection, covered: Covered, most: int, most_bytes: int) -> None:
     count, size = reports.size(connection, covered.ids, covered.period)
     if count > most:
         raise ReportTooLarge(
             f"{count:,} events; a report has at most {most:,}. Ask for a shorter period, or for more with --most"
         )
-    if size > MOST_BYTES:
+    if size > most_bytes:
         raise ReportTooLarge(
-            f"{count:,} events of about {size >> 20:,} MiB; a report has at most {MOST_BYTES >> 20} MiB. Ask for less"
+            f"{count:,} events of about {size >> 20:,} MiB; a report has at most {most_bytes >> 20} MiB. Ask for less"
         )
 
 
