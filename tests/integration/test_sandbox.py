@@ -104,6 +104,23 @@ def test_a_plan_cannot_list_what_belongs_to_interlock(site: Site) -> None:
         site.run("true", View(places=(site.place,), plan_reads=(site.top / "missing",)))
 
 
+def test_no_link_leads_a_plan_out_of_a_folder_in_which_commands_may_write(site: Site) -> None:
+    plans, away = site.made(site.top / "plans"), site.made(site.top / "away")
+    one, inside = site.made(plans / "one"), site.made(plans / "one" / "inside")
+    (away / "below").mkdir()
+    (away / "key").write_text("secret")
+    assert site.run(f"ln -s {away} {one}/link", View(folder=one), one).exit_code == 0  # what a command may do
+    led = (one / "link", one / "link" / "key", one / "link" / ".." / "away", one / "inside" / ".." / "link" / "below")
+    for path in led:
+        with pytest.raises(BadInput, match="a link leads out"):
+            site.run("true", View(folder=one, plan_reads=(path,)), one)
+    for path in (away, one / ".." / ".." / "away", inside):  # by no link that a command made
+        assert site.run("true", View(folder=one, plan_reads=(path,)), one).exit_code == 0
+    site.settings = site.settings.model_copy(update={"api_plan_folders": (plans,)})
+    with pytest.raises(BadInput, match="a link leads out"):  # made by a plan whose folder is `plans/one`
+        site.run("true", View(folder=one / "link"), one / "link")
+
+
 def test_a_plans_folder_that_is_everybodys_is_refused(site: Site) -> None:
     for folder in (Path("/"), Path.home(), Path("/tmp"), Path("/etc/..")):  # noqa: S108 - these exactly
         with pytest.raises(BadInput, match="a folder of its own"):

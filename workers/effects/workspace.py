@@ -18,10 +18,11 @@ from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import store_of, stores
 from interlock.workers.git.policy import PatchPolicy, PhasePaths
 from interlock.workers.git.ref_names import branch_name, safe
+from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import Worktree, open_worktree
 from interlock.workers.isolation.apart import Isolation
-from interlock.workers.isolation.boundary import as_commands
+from interlock.workers.isolation.boundary import as_commands, left_by_link
 from interlock.workers.sandbox.sandbox import View
 from interlock.workers.settings import OUTSIDE, Settings
 from interlock.workers.system.users import Account, commands_account, obstacle
@@ -96,8 +97,17 @@ class Workplace:
         """The rules for its patches and its branch. Raises `GitFault`: try again."""
         assert self.repository
         options = self.repository.model_dump(exclude={"path", "base_branch", "protected", "regressions"})
-        run = () if isinstance(found := repository.find(self.checkout), Refusal) else self._run_by_gates(found.git())
+        run = () if isinstance(found := self._repository(), Refusal) else self._run_by_gates(found.git())
         return PatchPolicy(**options, protected_paths=self.repository.protected, run_by_gates=run, phase=self.phase)
+
+    def _astray(self) -> Refusal | None:
+        """Why the checkout is not touched: a link leads to it that commands of a plan may have made (HTTP-20)."""
+        if not left_by_link(self.checkout, self.settings.api_plan_folders):
+            return None
+        return Refusal(f"a link in INTERLOCK_API_PLAN_FOLDERS leads to {self.checkout}", "Name where it leads")
+
+    def _repository(self) -> Repository | Refusal:
+        return self._astray() or repository.find(self.checkout)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
         words = [(each.get("command"), each.get("shell"), each.get("cwd")) for each in self.gates]
@@ -122,7 +132,7 @@ class Workplace:
     @contextmanager
     def compared(self) -> Iterator[list[str]]:
         """While a command runs outside a workstream's worktree, collect its changes in the user's repository."""
-        found = repository.find(self.checkout) if self.repository else None
+        found = self._repository() if self.repository else None
         if not isinstance(found, repository.Repository):
             yield []
             return
@@ -153,6 +163,8 @@ class Workplace:
 
     def opened(self) -> Worktree | Refusal:
         """Its worktree, created if it is missing. Raises `GitFault`, `RepositoryBusy`: try again."""
+        if astray := self._astray():
+            return astray
         seconds = self.patience_seconds
         return open_worktree(
             self.checkout, self.base_branch, self.branch, self.path, isolation=self.isolation, lock_seconds=seconds
@@ -160,7 +172,7 @@ class Workplace:
 
     def worktree(self) -> Worktree | Refusal:
         """Its worktree, which may not exist yet."""
-        found = repository.find(self.checkout)
+        found = self._repository()
         if isinstance(found, Refusal):
             return found
         return Worktree(found, self.path, self.branch, self.base_branch, self.isolation)
@@ -168,7 +180,7 @@ class Workplace:
     @property
     def reads(self) -> tuple[Path, ...]:
         """Directories outside its worktree that its commands must see, read-only: the shared git objects."""
-        if self.repository is None or isinstance(found := repository.find(self.checkout), Refusal):
+        if self.repository is None or isinstance(found := self._repository(), Refusal):
             return ()
         return tuple(stores(store_of(found, self.path, self.account)))
 

@@ -90,6 +90,7 @@ def isolated(command: Command, view: View, settings: Settings) -> Command:
     hidden = secrets(settings)
     _check_folder(view.folder, [command.cwd], hidden)
     check_reads(view.plan_reads, hidden)
+    _check_links(view, command.cwd, settings)
     if folder := view.folder and view.folder.resolve():
         view = replace(view, plan_reads=tuple(path for path in view.plan_reads if not path.is_relative_to(folder)))
     sandbox = Sandbox(found.bubblewrap, view, programs(settings), hidden, settings.command_tmp_bytes)
@@ -141,6 +142,27 @@ def check_reads(paths: Collection[Path], hidden: Collection[Path]) -> None:
             raise BadInput(f"reads: there is no {path}")
         if any(real.is_relative_to(each) or each.is_relative_to(real) for each in kept):
             raise BadInput(f"reads: {path} is or contains a directory of Interlock itself, which no command may see")
+
+
+def _check_links(view: View, cwd: Path, settings: Settings) -> None:
+    """Refuse paths that commands could have led elsewhere since the plan was accepted, by a link where they may write.
+
+    That is the plan's folder, and any in which plans of those who have no account here may have theirs (HTTP-20).
+    """
+    own = (view.folder,) if view.folder else ()
+    for path in (*own, cwd, *view.plan_reads):
+        if left_by_link(path, (*own, *settings.api_plan_folders)):
+            raise BadInput(f"{path}: a link leads out of a folder in which commands may write. Name where it leads")
+
+
+def left_by_link(path: Path, areas: Collection[Path]) -> bool:
+    """Whether a path, followed part by part, leaves one of these directories by a link in it."""
+    real, here = [each.resolve() for each in areas], Path("/")
+    for part in path.absolute().parts[1:]:
+        before, here = here, (here / part).resolve()
+        if part != ".." and any(before.is_relative_to(each) and not here.is_relative_to(each) for each in real):
+            return True
+    return False
 
 
 def _is_machines(real: Path) -> bool:
