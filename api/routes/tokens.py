@@ -31,10 +31,11 @@ async def list_tokens(
     if caller.principal.role != "admin":
         raise NotYours(f"The token has the role {caller.principal.role}. Who may: a token with the role admin.")
     found = await inside(tokens.list_tokens, caller.access.runtime, ended=all)
-    return JsonAnswer({"items": [row for row in found if _covers(caller, row)]})
+    return JsonAnswer({"items": [row for row in found if covers(caller, row)]})
 
 
-def _covers(caller: Caller, row: TokenRow) -> bool:
+def covers(caller: Caller, row: TokenRow) -> bool:
+    """Whether a token is good for no other projects than the caller's."""
     own = caller.principal.projects
     return own is None or (row["projects"] is not None and own.issuperset(row["projects"]))
 
@@ -50,7 +51,7 @@ async def revoke_token(caller: Called, token_id: UUID, order: ActReason) -> Json
     own = named is not None and named["name"] == principal.name
     if principal.role != "admin" and not own:
         raise NotYours(f"The token has the role {principal.role}. Who may: an admin's token, or one of the same name.")
-    if named is None or not (own or _covers(caller, named)):
+    if named is None or not (own or covers(caller, named)):
         raise tokens.NoSuchToken(f"no token in force is {token_id}")
     why = OverrideOrder(principal.name, order.reason, principal=principal)
     usual = caller.access.runtime.settings.project

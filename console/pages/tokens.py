@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from interlock.api.access import Caller
 from interlock.api.inside import inside
+from interlock.api.routes.tokens import covers
 from interlock.console.rendering import page, say
 from interlock.console.session import Visitor
 from interlock.db.core.api_tokens import TokenRow
@@ -24,7 +25,7 @@ WHO = "Who may: an operator with a session of the role admin, or whoever acts in
 
 @router.get("/tokens")
 async def tokens(request: Request, caller: Visitor, ended: Annotated[bool, Query(alias="all")] = False) -> Response:
-    """The tokens that are good for no other projects than the session."""
+    """The tokens that the visitor may see."""
     found = await inside(_seen, caller, ended)
     why_not = {each["token_id"]: "" if _may_revoke(caller.principal, each) else WHO for each in found}
     return page(request, "tokens.html", found=found, ended=ended, why_not=why_not)
@@ -45,10 +46,10 @@ async def revoke(request: Request, caller: Visitor, id_: UUID, reason: Annotated
 
 
 def _seen(caller: Caller, ended: bool) -> Sequence[TokenRow]:
-    """A token of other projects than the visitor's does not exist for it."""
-    own = caller.principal.projects
+    """Those that the visitor's covers: of an admin's all, of others those in its name, as the API shows them."""
+    every, name = caller.principal.role == "admin", caller.principal.name
     found = list_tokens(caller.access.runtime, ended=ended)
-    return [each for each in found if own is None or (each["projects"] is not None and set(each["projects"]) <= own)]
+    return [each for each in found if covers(caller, each) and (every or each["name"] == name)]
 
 
 def _may_revoke(visitor: Principal, row: TokenRow) -> bool:

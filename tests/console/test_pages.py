@@ -214,3 +214,19 @@ def test_a_history_that_is_too_long_for_a_page_is_said_to_be_unverified(
         client.fire(story, trigger, by="bot")
         drain_all(client.runtime)
         assert said in bot.get(f"/instances/{story}").text
+
+
+def test_only_admins_see_the_tokens_of_others(visit: Visits, client: Client) -> None:
+    theirs, own = place(client, "default")["token"], token(client.runtime, "bot")
+    assert own
+    for role in ROLES:
+        page = visit.by(NAMES[role], role).get("/tokens").text
+        assert (f"/instances/{theirs}" in page) == (role == "admin"), role
+        assert f"{NAMES[role]}#" in page
+
+
+def test_what_an_address_says_that_is_no_page_is_never_asked_for_again(visit: Visits) -> None:
+    bot = visit.by("bot")
+    for path in ("http://127.0.0.1:8080//evil.example/x", "/nothing"):
+        page = bot.get(path)
+        assert (page.status_code, "evil" in page.text, "hx-get" in page.text) == (404, False, False)
