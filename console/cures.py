@@ -1,10 +1,12 @@
 """The commands that `stuck` offers, as what the console can do: a link, or a post with a reason."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from interlock.db.core.instances import as_uuid
 from interlock.workers.operations.stuck.detector import Stuck
 from interlock.workflows.output.suggestions import OfferedCommand
 
@@ -39,6 +41,11 @@ class _Offer:
     options: Options = field(default_factory=dict)
 
     @property
+    def ref(self) -> str:
+        """The instance, for an address. Raises `ValueError` if it is no id: a name could lead the address elsewhere."""
+        return str(UUID(self.arguments[0]))
+
+    @property
     def seen(self) -> dict[str, str]:
         """The version that the command is for, as a field."""
         version = self.options.get("if_version")
@@ -57,16 +64,17 @@ def cure(stuck: Stuck) -> Cure | None:
         return None
     for words, made in CURES.items():
         if command.words[: len(words)] == words:
-            return made(_Offer(stuck, command.words[len(words) :], command.options))
+            with suppress(ValueError):
+                return made(_Offer(stuck, command.words[len(words) :], command.options))
     return None
 
 
-def _show(offer: _Offer) -> Cure | None:
-    return Cure("Show what it waits for", f"/instances/{offer.arguments[0]}") if _is_id(offer.arguments[0]) else None
+def _show(offer: _Offer) -> Cure:
+    return Cure("Show what it waits for", f"/instances/{offer.ref}")
 
 
 def _fire(offer: _Offer) -> Cure:
-    ref, trigger = offer.arguments
+    ref, trigger = offer.ref, offer.arguments[1]
     of_approval = ref != str(offer.stuck.workflow_id) or offer.stuck.workflow_type == "approval"
     if trigger in ("approve", "reject") and of_approval:
         return Cure("Decide", f"/approvals/{ref}")
@@ -85,7 +93,7 @@ def _release(offer: _Offer) -> Cure:
 
 
 def _reset_task(offer: _Offer) -> Cure:
-    url = f"/overrides/reset-task/{offer.arguments[0]}"
+    url = f"/overrides/reset-task/{offer.ref}"
     return Cure("Run the task again", url, offer.seen, "A new task takes its place.")
 
 
@@ -94,33 +102,25 @@ def _reset_breaker(offer: _Offer) -> Cure:
     return Cure("Close the breaker", url, offer.seen, "Calls of its tool are let through at once.")
 
 
-def _shut_down(offer: _Offer) -> Cure | None:
-    if not _is_id(offer.arguments[0]):
+def _shut_down(offer: _Offer) -> Cure:
+    if as_uuid(offer.arguments[0]) is None:
         return Cure("Workers", "/workers")
     silent = {"if_silent": "true"} if offer.options.get("if_silent") else {}
     confirm = "Its tasks are given back." + (" If it answers again, nothing is done." if silent else "")
-    url = f"/workers/{offer.arguments[0]}/shutdown"
+    url = f"/workers/{offer.ref}/shutdown"
     return Cure("Shut the worker down", url, {**offer.seen, **silent}, confirm)
 
 
 def _resume_worker(offer: _Offer) -> Cure:
     fields = {"trigger": "resume", **offer.seen}
-    return Cure("Resume the worker", f"/instances/{offer.arguments[0]}/fire", fields, "It takes tasks again.")
+    return Cure("Resume the worker", f"/instances/{offer.ref}/fire", fields, "It takes tasks again.")
 
 
 def _page(label: str, url: str) -> Callable[[_Offer], Cure]:
     return lambda _offer: Cure(label, url)
 
 
-def _is_id(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
-
-
-CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure | None]] = {
+CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure]] = {
     ("show",): _show,
     ("fire",): _fire,
     ("redrive",): _redrive,
