@@ -1,7 +1,5 @@
 """The cookie of a session of the console, and what a browser says of where a request comes from (CONSOLE-3, 4)."""
 
-from urllib.parse import urlsplit
-
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -23,7 +21,8 @@ def own_origin(request: HTTPConnection) -> bool:
     headers = request.headers
     if site := headers.get("sec-fetch-site"):
         return site == "same-origin"
-    return "origin" in headers and urlsplit(headers["origin"]).netloc == headers.get("host")
+    _scheme, found, host = headers.get("origin", "").partition("://")
+    return bool(found) and host == headers.get("host")
 
 
 def may_read(request: HTTPConnection) -> bool:

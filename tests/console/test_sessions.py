@@ -56,6 +56,8 @@ def test_the_cookie_is_out_of_reach_and_ends(visit: Visits, client: Client) -> N
         ({"Origin": "http://127.0.0.1:8080"}, 200),
         ({}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "127.0.0.1:8080"}, 403),
         ({"Origin": "http://127.0.0.1:8081"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:8080"}, 403),
