@@ -160,3 +160,16 @@ def test_a_patch_of_many_lines_is_shown_by_its_first_ones(
     page = visit.by("dan", "agent", None).get(f"/patches/{ledger}").text
     assert "The first 3000 of 10000 lines" in page
     assert page.count('class="added"') == 3000
+
+
+def test_a_quarantined_patch_says_why_whether_or_not_its_check_printed_anything(
+    visit: Visits, runtime: Runtime, dba: Any, tmp_path: Path
+) -> None:
+    land = Landscape(runtime, dba, tmp_path, {"path": "repo", "forbidden_paths": ["secret/"]})
+    entry = land.patch({"secret/key": "x\n"})
+    land.settle()
+    dan = visit.by("dan", "agent", (land.client.show(land.workstream)["project"],))
+    page = dan.get(f"/patches/{entry}")
+    assert page.status_code == 200
+    assert "secret/key" in page.text
+    assert "Why it is set aside" not in page.text
