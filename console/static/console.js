@@ -79,6 +79,31 @@
     if (act) { event.preventDefault(); act(); }
   });
 
+  // Menus of actions: opened, one types the reason; Escape closes them ------------------------------------------------
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches?.("details.action[open]")) event.target.querySelector("[name=reason]")?.focus();
+  }, true);
+  document.addEventListener("keydown", (event) => {
+    const open = event.key === "Escape" && event.target.closest?.("details.action[open]");
+    if (!open) return;
+    open.removeAttribute("open");
+    open.querySelector("summary").focus();
+  });
+
+  // Outputs show their end, and follow it unless somebody has scrolled up; a phone's navigation shows where one is --------
+  const scrolled = new WeakSet();
+  const tail = () => document.querySelectorAll("[data-tail]").forEach((each) => {
+    if (!scrolled.has(each)) each.scrollTop = each.scrollHeight;
+  });
+  document.addEventListener("scroll", ({ target }) => {
+    if (!target.matches?.("[data-tail]")) return;
+    const atEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
+    scrolled[atEnd ? "delete" : "add"](target);
+  }, true);
+  document.addEventListener("htmx:after:swap", tail);
+  tail();
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // Messages and actions ---------------------------------------------------------------------------------------------
   document.addEventListener("click", (event) => {
     if (event.target.matches(".said .close")) event.target.closest(".said").remove();

@@ -69,6 +69,26 @@ def test_what_is_fired_in_one_window_is_seen_in_another_without_a_reload(
         expect(watching.locator(".node.lit")).to_have_attribute("data-node", "analysis")
 
 
+def test_a_page_that_nothing_changes_asks_again_and_says_how_old_it_is_when_nobody_answers(
+    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+) -> None:
+    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+        page = one.sign_in(url, link(client.runtime, "eve", "read-only"))
+        page.clock.install()
+        page.goto(f"{url}/brakes")
+        expect(page.locator("#live")).to_have_attribute("data-state", "on")
+        with page.expect_request(lambda asked: asked.headers.get("hx-request") == "true"):
+            page.clock.run_for(30_000)
+        expect(page.locator("#live")).to_have_text("live")
+        page.route("**/brakes", lambda route: route.abort())
+        page.clock.run_for(30_000)
+        expect(page.locator("#live")).to_contain_text("as of ")
+        page.unroute("**/brakes")
+        page.clock.run_for(20_000)
+        page.clock.resume()
+        expect(page.locator("#live")).to_have_text("live", timeout=10_000)
+
+
 def _until_moved(client: Client, story: UUID) -> None:
     def moved() -> bool:
         drain_all(client.runtime)

@@ -103,6 +103,15 @@ def test_what_is_stuck_is_shown_with_its_cure_as_a_button(visit: Visits, client:
     assert "S-1" not in visit.by("eve", "agent", ("other",)).get("/stuck").text
 
 
+def test_a_brake_that_stands_for_long_is_released_from_what_is_stuck(visit: Visits, client: Client, dba: Dba) -> None:
+    brake = put_brake(client.runtime, "actor", "agent-7", OverrideOrder("ann", "it deletes tests"))
+    drain_all(client.runtime)
+    age(dba, brake["id"], 10 * 86_400)
+    page = visit.by("ann", "operator").get("/stuck").text
+    assert "it holds actor agent-7 until an operator releases it: it deletes tests" in page
+    assert 'action="/brakes/release"' in page
+
+
 def test_a_cure_that_is_no_longer_right_is_refused_with_the_reason(visit: Visits, client: Client, dba: Dba) -> None:
     story = client.create("story", "S-1")["id"]
     client.fire(story, "block", by="bob")

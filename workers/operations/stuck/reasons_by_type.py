@@ -269,6 +269,14 @@ def breaker(facts: Facts) -> Reason:
     return Reason(message, offered("breaker", "reset", tool, project=project, **at_version))
 
 
+def brake(facts: Facts) -> Reason:
+    """A brake: it holds until an operator releases it."""
+    context, name = facts.instance["context"], facts.instance["entity_id"]
+    what = context["kind"] if context["kind"] == "project" else f"{context['kind']} {context['name']}"
+    command = offered("brake", "release", name, project=facts.instance["project"], reason=WHY)
+    return Reason(f"it holds {what} until an operator releases it: {first_line(context['reason'])}", command)
+
+
 def job(facts: Facts) -> Reason | None:
     """A job: nobody validated it, there are not enough idle workers, or nobody reported its outcome."""
     if facts.state == "SUBMITTED":
@@ -364,6 +372,7 @@ KINDS: Mapping[str, Callable[[Facts], Reason | None]] = {
     "worker": worker,
     "uet_worker": worker,
     "circuit_breaker": breaker,
+    "brake": brake,
     "job": job,
     "approval": approval,
     "regression": regression,
