@@ -113,6 +113,15 @@ def when(instant: datetime | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(instant.isoformat(), exact, said)
 
 
+def clock(instant: datetime | None) -> Markup:
+    """An instant in UTC, to compare with other logs; how long ago it was is its title."""
+    if instant is None:
+        return Markup("")
+    ago = span((datetime.now(UTC) - instant).total_seconds())
+    exact = f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return Markup('<time datetime="{}" title="{} ago">{}</time>').format(instant.isoformat(), ago, exact)
+
+
 @cache
 def _templates() -> Environment:
     made = Environment(
@@ -129,6 +138,7 @@ def _templates() -> Environment:
         "beginning": beginning,
         "span": span,
         "when": when,
+        "clock": clock,
         "part_kind": colour,
     }
     made.globals["static"] = static_files.url

@@ -1,5 +1,6 @@
 """Dead letters: triggers and effects whose attempts are used up, why, and a new set of attempts."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -28,7 +29,8 @@ Row = Mapping[str, Any]
 async def list_dead(request: Request, caller: Visitor) -> Response:
     """What is dead, newest first."""
     triggers, acts = await inside(_read, caller)
-    return page(request, "dead.html", triggers=triggers, effects=acts, most=MOST)
+    projects = Counter(each["project"] for each in (*triggers, *acts) if not each["why_not"])
+    return page(request, "dead.html", triggers=triggers, effects=acts, most=MOST, projects=projects)
 
 
 @router.post("/dead/redrive")
@@ -40,6 +42,18 @@ async def redrive_dead(
     def work(runtime: Runtime, order: OverrideOrder) -> str:
         redrive(runtime, [id], order, project=project)
         return f"{id} is tried again."
+
+    return await act(request, caller, project, reason, work, title="Redriven")
+
+
+@router.post("/dead/redrive-all")
+async def redrive_all(request: Request, caller: Visitor, project: Annotated[Text, Form()], reason: Reason) -> Response:
+    """Give all that is dead in a project a new set of attempts, but what is quarantined or cannot be read."""
+
+    def work(runtime: Runtime, order: OverrideOrder) -> str:
+        done = redrive(runtime, None, order, project=project)
+        left = "".join(f" {len(ids)} {why} left." for why, ids in done.left.items() if ids)
+        return f"{len(done.ids)} in {project} are tried again.{left}"
 
     return await act(request, caller, project, reason, work, title="Redriven")
 

@@ -58,7 +58,7 @@
     if (drawn.get(place) === said && place.firstElementChild) { light(place, place.dataset.current); return; }
     const laid = layout(JSON.parse(said), place.dataset.direction ?? "LR");
     const { width, height } = laid.graph();
-    const tip = make("marker", { id: `tip-${place.id}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, make("path", { d: "M0,0 L8,4 L0,8 z", class: "tip" }));
+    const tip = make("marker", { id: `tip-${place.id}`, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" }, make("path", { d: "M0,0 L8,4 L0,8 z", class: "tip" }));
     const edges = laid.edges().map((each) => {
       const edge = laid.edge(each);
       return make("g", { class: "edge", "data-from": each.v, "data-to": each.w, "data-kind": edge.kind },

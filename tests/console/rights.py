@@ -67,6 +67,9 @@ RIGHTS: Mapping[tuple[str, str], PageRight] = {
     ("POST", "/dead/redrive"): PageRight(
         OPERATORS, 422, lambda _: "/dead/redrive", {"id": "none", "project": "default"} | BECAUSE
     ),
+    ("POST", "/dead/redrive-all"): PageRight(
+        OPERATORS, 200, lambda _: "/dead/redrive-all", {"project": "default"} | BECAUSE
+    ),
     ("GET", "/brakes"): _page("/brakes"),
     ("POST", "/brakes/release"): PageRight(
         OPERATORS, 404, lambda _: "/brakes/release", {"name": "none", "project": "default"} | BECAUSE

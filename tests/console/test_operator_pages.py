@@ -13,7 +13,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from interlock.workers.schedules import creating
-from tests.driving import drain_all, outcome, state, with_a_dead_request
+from tests.driving import drain_all, drain_failing, outcome, state, with_a_dead_request
 from tests.stuck import age
 from tests.visiting import Visits
 
@@ -22,6 +22,7 @@ Dba = "psycopg.Connection[Any]"
 BY_SCRIPT = {"HX-Request": "true"}
 WHY = {"reason": "a test"}
 ALL = None
+PLACED = {"S-1": "default", "S-2": "default", "S-3": "other"}
 
 
 def newest(client: Client, ref: UUID) -> dict[str, Any]:
@@ -45,6 +46,26 @@ def test_a_dead_trigger_is_redriven_from_its_page_and_history_says_by_whom(
     event = newest(client, story)
     assert (event["trigger"], event["metadata"]["redriven_by"]) == ("block", "ann")
     assert event["metadata"]["redriven_because"] == "a test"
+
+
+def test_all_that_is_dead_in_a_project_is_redriven_at_once_and_nothing_of_another(
+    visit: Visits, make_runtime: Callable[..., Runtime], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = make_runtime(max_attempts=1)
+    stories = {name: client.create("story", name, project=where)["id"] for name, where in PLACED.items()}
+    for ref in stories.values():
+        client.fire(ref, "block", by="bob")
+    drain_failing(runtime, monkeypatch)
+    ann = visit.by("ann", "operator", ALL)
+    page = ann.get("/dead").text
+    assert ("Redrive all of default" in page, "Redrive all of other" in page) == (True, False)
+    said = ann.post("/dead/redrive-all", data={"project": "default", **WHY}, headers=BY_SCRIPT)
+    assert "2 in default are tried again." in said.text
+    drain_all(client.runtime)
+    assert {name: state(client, ref) for name, ref in stories.items()} == {
+        "S-1": "blocked", "S-2": "blocked", "S-3": "analysis"
+    }  # fmt: skip
+    assert newest(client, stories["S-1"])["metadata"]["redriven_because"] == "a test"
 
 
 def test_a_brake_is_released_from_its_page_with_the_proof_of_the_session(visit: Visits, client: Client) -> None:

@@ -271,10 +271,11 @@ def breaker(facts: Facts) -> Reason:
 
 def brake(facts: Facts) -> Reason:
     """A brake: it holds until an operator releases it."""
-    context, name = facts.instance["context"], facts.instance["entity_id"]
-    what = context["kind"] if context["kind"] == "project" else f"{context['kind']} {context['name']}"
-    command = offered("brake", "release", name, project=facts.instance["project"], reason=WHY)
-    return Reason(f"it holds {what} until an operator releases it: {first_line(context['reason'])}", command)
+    kind, name, why = (facts.instance["context"].get(each) for each in ("kind", "name", "reason"))
+    what = kind if kind == "project" else f"{kind} {name}"
+    project = facts.instance["project"]
+    command = offered("brake", "release", facts.instance["entity_id"], project=project, reason=WHY)
+    return Reason(f"it holds {what} until an operator releases it: {first_line(why)}", command)
 
 
 def job(facts: Facts) -> Reason | None:
