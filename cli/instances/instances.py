@@ -80,7 +80,7 @@ def create(
         if unread:
             more = f" and {len(unread) - NAMED} more" if len(unread) > NAMED else ""
             named = f"{', '.join(unread[:NAMED])}{more}"
-            note = f" {named} of its context: a {type_} declares no such field, and keeps it as data of yours"
+            note = f" {named} of its context: {type_} declares no such field, and keeps it as data of yours"
             say(("note", "yellow"), note, to=errors)
         say(f"{made['workflow_type']}/{made['entity_id']} is in ", (made["current_state"], "bold"), f" ({made['id']})")
         if secret:

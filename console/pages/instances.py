@@ -138,6 +138,8 @@ def told(request: Request, outcome: Receipt) -> Response:
     result = outcome.result or {}
     words = str(result.get("message") or outcome.error or "")
     match outcome.status:
+        case "applied" if result.get("from") == result.get("to"):
+            return say(request, f"{outcome.trigger} is applied", f"It stays in {result.get('to')}.")
         case "applied":
             return say(request, f"{outcome.trigger}: {result.get('from')} → {result.get('to')}")
         case "waiting":

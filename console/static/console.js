@@ -20,7 +20,7 @@
     label: each.textContent, hint: `g ${each.dataset.key}`, run: () => location.assign(each.href),
   }));
   const actions = () => [...document.querySelectorAll("main [data-command]")].map((each) => ({
-    label: each.dataset.command, hint: "action",
+    label: each.dataset.command, hint: each.closest("[data-row]")?.querySelector("a")?.textContent ?? "action",
     run: () => { each.scrollIntoView({ block: "center" }); each.focus(); if (each.matches("summary")) each.click(); },
   }));
   const show = () => {
@@ -40,7 +40,7 @@
   };
   const search = async () => {
     const said = words.value.trim().toLowerCase(), mine = ++asking;
-    items = [...actions(), ...pages()].filter((each) => each.label.toLowerCase().includes(said));
+    items = [...actions(), ...pages()].filter((each) => `${each.label} ${each.hint}`.toLowerCase().includes(said));
     chosen = 0;
     show();
     if (!said) return;

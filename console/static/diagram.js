@@ -4,7 +4,7 @@
 "use strict";
 {
   const NS = "http://www.w3.org/2000/svg", LINE = 16, GLYPH = 7.4;
-  const drawn = new WeakMap();
+  const drawn = new WeakMap(), shown = new WeakMap();
 
   const make = (name, attributes, ...children) => {
     const made = document.createElementNS(NS, name);
@@ -85,6 +85,11 @@
     for (const each of place.querySelectorAll(".edge")) {
       each.classList.toggle("lit", from !== undefined && each.dataset.from === from && each.dataset.to === state);
     }
+    const lit = place.querySelector(".node.lit");
+    if (!lit || shown.get(place) === state) return;  // nobody who has scrolled is drawn back
+    shown.set(place, state);
+    const box = lit.getBoundingClientRect(), frame = place.getBoundingClientRect();
+    place.scrollLeft += box.left - frame.left - (frame.width - box.width) / 2;
   };
 
   const scrub = (range) => {

@@ -103,7 +103,9 @@ def test_an_approval_is_decided_by_two_people_and_shows_why_others_may_not(visit
     assert dan.post(f"/instances/{asked}/fire", data=vote, headers=BY_SCRIPT).status_code == 200
     drain_all(client.runtime)
     assert "You have approved it" in dan.get(f"/approvals/{asked}").text
-    assert "1 of 2: dan" in eve.get(f"/approvals/{asked}").text
+    page = eve.get(f"/approvals/{asked}").text
+    assert "1 of 2: dan" in page
+    assert page.count("<dt>Expires</dt>") == 1
     assert eve.post(f"/instances/{asked}/fire", data=vote, headers=BY_SCRIPT).status_code == 200
     drain_all(client.runtime)
     assert state(client, asked) == "approved"
