@@ -57,6 +57,8 @@ def test_all_that_is_dead_in_a_project_is_redriven_at_once_and_nothing_of_anothe
         client.fire(ref, "block", by="bob")
     drain_failing(runtime, monkeypatch)
     ann = visit.by("ann", "operator", ALL)
+    assert 'href="/dead">3 dead</a>' in ann.get("/").text
+    assert 'href="/dead">3 dead</a>' not in visit.by("bot", "read-only", ALL).get("/").text
     page = ann.get("/dead").text
     assert ("Redrive all of default" in page, "Redrive all of other" in page) == (True, False)
     said = ann.post("/dead/redrive-all", data={"project": "default", **WHY}, headers=BY_SCRIPT)
