@@ -1,9 +1,9 @@
 """Visit the console in process: sessions over the site, as a browser would have them, without one."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from httpx import ASGITransport, AsyncClient, Response
 from sqlalchemy.util import greenlet_spawn
@@ -18,6 +18,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.machines.governance.api_token import Role
 from tests.calling import BASE
 
+T = TypeVar("T")
 OURS = {"Sec-Fetch-Site": "same-origin", "Origin": BASE}
 
 
@@ -66,6 +67,10 @@ class Visits:
     def by(self, name: str, role: Role = "agent", projects: tuple[str, ...] | None = ("default",)) -> Visitor:
         """A visitor with a session in a name."""
         return self.anybody().sign_in(link(self._issuing, name, role, projects))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What several visitors do at once."""
+        return self._loop.run(work)
 
     def close(self) -> None:
         """End all visits."""

@@ -1,5 +1,6 @@
 """Sessions of the console: a link is used once, a cookie is bounded, and other sites' pages do nothing with it."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -32,6 +33,17 @@ def test_a_link_opens_one_session(visit: Visits, client: Client) -> None:
     assert session["expires_at"] is not None
     ended = [each for each in list_tokens(client.runtime, ended=True) if each["state"] == "revoked"]
     assert [each["reason"] for each in ended] == ["a test"]
+
+
+def test_a_link_that_is_presented_several_times_at_once_opens_one_session(visit: Visits, client: Client) -> None:
+    secret, everybody = link(client.runtime, "bot"), [visit.anybody() for _ in range(4)]
+
+    async def at_once() -> list[int]:
+        sent = [each.client.post("/sign-in", data={"link": secret}, headers=OURS) for each in everybody]
+        return sorted(each.status_code for each in await asyncio.gather(*sent))
+
+    assert visit.run(at_once()) == [303, 401, 401, 401]
+    assert len([each for each in list_tokens(client.runtime) if each["name"] == "bot"]) == 1
 
 
 def test_the_cookie_is_out_of_reach_and_ends(visit: Visits, client: Client) -> None:
