@@ -115,8 +115,9 @@ def test_nodes_and_beats_that_are_killed_again_and_again_leave_no_time_out(
     for number in range(4):
         with ExitStack() as running:
             nodes = [running.enter_context(node(settings, tmp_path, "worker", "-Q", "sweeps,triggers", "-c", "1"))]
-            schedule = ("--schedule", str(tmp_path / f"schedule{number}"), "--pidfile=")
-            nodes += [running.enter_context(node(settings, tmp_path, "beat", *schedule)) for _ in range(2)]
+            for each in "ab":  # each beat has a file of its own: a shelf that two processes write is destroyed
+                schedule = ("--schedule", str(tmp_path / f"schedule{number}{each}"), "--pidfile=")
+                nodes.append(running.enter_context(node(settings, tmp_path, "beat", *schedule)))
             count = (dba.execute("SELECT count(*) FROM trigger_requests").fetchone() or (0,))[0]
             eventually(
                 lambda seen=count: (dba.execute("SELECT count(*) FROM trigger_requests").fetchone() or (0,))[0] > seen,
