@@ -151,13 +151,16 @@ class Caller:
         shown = client.show(ref)
         return shown | {"links": self.visible(shown["links"])}
 
-    def instance(self, ref: str, named: str | None, *types: str) -> InstanceRow:
+    def instance(self, ref: str, named: str | None, *types: str, write: bool = False) -> InstanceRow:
         """The instance of one of these types that a REF names, as `located` takes it; for use in a greenlet only.
 
         Raises:
             UnknownInstance, AmbiguousInstance, NotYours: as `located`.
         """
-        with self.located(ref, named) as (client, found), transaction(client.runtime.database) as connection:
+        with (
+            self.located(ref, named, write=write) as (client, found),
+            transaction(client.runtime.database) as connection,
+        ):
             return instances.find(connection, found, client.project, *types)
 
     def require_within(self, project: str, ids: Collection[UUID]) -> None:

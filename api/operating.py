@@ -104,9 +104,14 @@ async def operate_on(
     return await apart(caller, project, lambda runtime: act(runtime, str(id_), order))
 
 
+def require_operator(caller: Caller, project: str) -> None:
+    """Raise `NotYours` for a token without an operator's role in a project; PostgreSQL judges the name's grant."""
+    if not caller.principal.may_operate(project):
+        raise NotYours(f"The token has the role {caller.principal.role}. Who may: {OPERATORS}.")
+
+
 def _order(caller: Caller, project: str, said: ActReason) -> OverrideOrder:
+    require_operator(caller, project)
     principal = caller.principal
-    if not principal.may_operate(project):
-        raise NotYours(f"The token has the role {principal.role}. Who may: {OPERATORS}.")
     more = said.model_dump(include={"dry_run", "if_version"})
     return OverrideOrder(principal.name, said.reason, principal=principal, **more)

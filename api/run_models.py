@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from interlock.api.models import Taken, Text, Whole
+from interlock.api.models import Taken, Text
 
 RunState = Literal["pending", "running", "succeeded", "failed", "canceled"]
 
@@ -66,24 +66,6 @@ class RunResumption(Taken):
     """How a run is resumed."""
 
     name: Text | None = Field(None, description="of the new run, unique in the project; default: from the plan's")
-
-
-class WorkstreamRetryOrder(Taken):
-    """Why a workstream is done again; kept in the events."""
-
-    reason: Text = Field(examples=["the disk is no longer full"])
-    dry_run: bool = Field(False, description="say what would happen, and change nothing")
-    if_version: Whole | None = Field(None, description="only if the workstream is at this version")
-
-
-class WorkstreamRetried(BaseModel):
-    """What an operator's retry did; of a dry run, what it would do."""
-
-    dry_run: bool
-    moves: list[dict[str, Any]] = Field(description="the operator's own")
-    notes: list[str] = Field(description="what takes whose place")
-    follows: list[str] = Field(description="the consequences; of a dry run only")
-    made: dict[str, UUID] = Field(description="the new instances, by name")
 
 
 class RunLog(BaseModel):

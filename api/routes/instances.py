@@ -1,6 +1,5 @@
 """Instances: create, list and show them, and read their verified history."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -11,6 +10,7 @@ from interlock.api.inside import inside
 from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstancePage, InstanceSummary, Taken, Text
 from interlock.api.parameters import Asked, Before, Limit, Project, page
 from interlock.api.problems import JsonAnswer, documented
+from interlock.api.rows import only
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
@@ -20,8 +20,6 @@ from interlock.workflows.audit.ids import event_name
 from interlock.workflows.errors import AlreadyExists
 
 router = APIRouter(tags=["instances"])
-
-SUMMARY, DETAIL, EVENT = InstanceSummary.model_fields, InstanceDetail.model_fields, HistoryEvent.model_fields
 
 
 REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": InstanceSummary, "description": "It was there already"}}
@@ -60,14 +58,14 @@ async def list_instances(  # noqa: PLR0917 - its filters
                 limit=limit + 1,
             )
 
-    return JsonAnswer(page([_only(SUMMARY, each) for each in await inside(read)], limit))
+    return JsonAnswer(page([only(InstanceSummary, each) for each in await inside(read)], limit))
 
 
 @router.post("/instances", status_code=201, response_model=InstanceSummary, responses=REPEATED | documented(409))
 async def create_instance(caller: Called, wanted: NewInstance) -> JsonAnswer:
     """Create an instance. Its name is its idempotency key: the same again answers 200 with what was created."""
     made, new = await inside(_created, caller, wanted)
-    return JsonAnswer(_only(SUMMARY, made), 201 if new else 200)
+    return JsonAnswer(only(InstanceSummary, made), 201 if new else 200)
 
 
 def _created(caller: Caller, wanted: NewInstance) -> tuple[InstanceRow, bool]:
@@ -98,7 +96,7 @@ async def show_instance(caller: Called, ref: str, project: Project = None) -> Js
             return shown | _verdict(client.verify(shown["id"]))
 
     shown = await inside(read)
-    return JsonAnswer(_only(DETAIL, shown))
+    return JsonAnswer(only(InstanceDetail, shown))
 
 
 @router.get("/history/{ref:path}", response_model=EventPage, responses=documented(409))
@@ -120,12 +118,8 @@ async def show_history(
 
 
 def _event(row: EventRow) -> dict[str, Any]:
-    return _only(EVENT, dict(row) | {"event_id": event_name(row["id"])})
+    return only(HistoryEvent, dict(row) | {"event_id": event_name(row["id"])})
 
 
 def _verdict(problems: tuple[Problem, ...]) -> dict[str, Any]:
     return {"verified": not problems, "problems": [each.message for each in problems]}
-
-
-def _only(fields: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in fields}

@@ -14,6 +14,7 @@ from interlock.api.models import Text
 from interlock.api.parameters import Before, IdempotencyKey, Limit, Project, page
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes.supervisor import worker_shown
+from interlock.api.rows import only
 from interlock.api.supervision_models import (
     ActionReason,
     ActionReport,
@@ -36,7 +37,6 @@ from interlock.workflows.machines.supervision.job import DEEPEST, MOST_WORKERS
 
 router = APIRouter(tags=["jobs"])
 
-SUMMARY, DETAIL = JobSummary.model_fields, JobDetail.model_fields
 REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": RecordedMove, "description": "It was submitted before"}}
 
 
@@ -112,7 +112,7 @@ async def list_jobs(
             found = rows.jobs_page(
                 connection, projects=caller.projects(project), status=status, before=before, limit=limit + 1
             )
-            return [_summary(dict(each)) for each in found]
+            return [only(JobSummary, each) for each in found]
 
     return JsonAnswer(page(await inside(read), limit))
 
@@ -134,7 +134,7 @@ async def show_job_tree(caller: Called, ref: Text, project: Project = None) -> J
 
     def read() -> list[dict[str, Any]]:
         with caller.located(ref, project) as (client, found):
-            return [_summary(each) for each in Jobs(client).tree(found)]
+            return [only(JobSummary, each) for each in Jobs(client).tree(found)]
 
     return JsonAnswer({"items": await inside(read)})
 
@@ -184,10 +184,6 @@ async def recover_from_job_error(acting: Acting, fault: JobFault) -> JsonAnswer:
     return await acting.do(fault, recover)
 
 
-def _summary(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in SUMMARY}
-
-
 def _detail(row: Mapping[str, Any]) -> dict[str, Any]:
     workers = [worker_shown(each) for each in row["workers"]]
-    return {name: row[name] for name in DETAIL if name != "workers"} | {"workers": workers}
+    return only(JobDetail, {**row, "workers": workers})

@@ -12,7 +12,7 @@ from interlock.api.operating import ActOrder, operate_on
 from interlock.api.parameters import Asked, Before, Limit, Project, page
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes.overrides import DONE, told
-from interlock.api.rows import page_model, row_model
+from interlock.api.rows import only, page_model, row_model
 from interlock.db.connection import transaction
 from interlock.db.orchestration import patches
 from interlock.db.orchestration.patches import ListedPatch, PatchEntry
@@ -74,7 +74,7 @@ async def show_patch(caller: Called, ref: Text, project: Project = None) -> Json
         return {**entry, "diff": entry["body"]}
 
     shown = await inside(read)
-    return JsonAnswer({name: shown[name] for name in SHOWN.model_fields})
+    return JsonAnswer(only(SHOWN, shown))
 
 
 @router.post("/patches", response_model=DONE, responses=documented(409, 410))

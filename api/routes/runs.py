@@ -11,9 +11,12 @@ from fastapi import APIRouter, Query, Request
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
 from interlock.api.models import Text, TriggerReceipt
+from interlock.api.operating import ActOrder, operate_on, require_operator
 from interlock.api.outcomes import ACCEPTED, told
 from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
 from interlock.api.problems import JsonAnswer, documented
+from interlock.api.routes import overrides
+from interlock.api.rows import only
 from interlock.api.run_logs import LogPart
 from interlock.api.run_models import (
     AcceptedRun,
@@ -25,8 +28,6 @@ from interlock.api.run_models import (
     RunState,
     RunSummary,
     RunTree,
-    WorkstreamRetried,
-    WorkstreamRetryOrder,
 )
 from interlock.db.connection import transaction
 from interlock.db.core import instances
@@ -37,9 +38,8 @@ from interlock.workers.orchestration import resume, submission
 from interlock.workers.orchestration.run_view import Watch
 from interlock.workers.orchestration.submission import Run, Submission
 from interlock.workers.overrides.retry_workstream import retry_workstream
-from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import AlreadyExists, BadInput, NotYours, UnknownInstance
+from interlock.workflows.errors import AlreadyExists, BadInput, UnknownInstance
 from interlock.workflows.input.limits import PRIORITIES
 from interlock.workflows.input.names import reason
 from interlock.workflows.plan.plan import Plan
@@ -47,7 +47,6 @@ from interlock.workflows.plan.read import read_plan
 
 router = APIRouter(tags=["runs"])
 
-SUMMARY = RunSummary.model_fields
 NO_FOLDER = "/"  # of a plan that names none; none of its paths is then where a plan's may be
 PART_BYTES, MOST_BYTES = 65_536, 1_048_576
 REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": AcceptedRun, "description": "It was submitted before"}}
@@ -81,7 +80,8 @@ async def submit_plan(  # noqa: PLR0917 - what is said beside the plan
     body = await request.body()
 
     def made() -> tuple[Run, bool]:
-        _require_operator(caller, project)
+        # Before anything is said of the server's files (TOKEN-11).
+        require_operator(caller, caller.project(project))
         runtime = caller.access.runtime
         plan = runtime.blocking(lambda: _read(runtime, body))
         if plan.project and project not in (None, plan.project):
@@ -94,13 +94,6 @@ async def submit_plan(  # noqa: PLR0917 - what is said beside the plan
 
     run, new = await inside(made)
     return JsonAnswer(await inside(_accepted, caller, run), 201 if new else 200)
-
-
-def _require_operator(caller: Caller, project: str | None) -> None:
-    """Raise `NotYours` for a token that may not submit, before anything is said of the server's files (TOKEN-11)."""
-    caller.client(project, write=True)
-    if caller.principal.role == "agent":
-        raise NotYours("The token is no operator's. Who may: a token with the role operator or admin.")
 
 
 def _read(runtime: Runtime, body: bytes) -> Plan:
@@ -157,7 +150,7 @@ async def list_runs(
             found = plans.newest_runs(
                 connection, projects=caller.projects(project), state=state, before=before, limit=limit + 1
             )
-            return [{name: each[name] for name in SUMMARY} for each in found]
+            return [only(RunSummary, each) for each in found]
 
     return JsonAnswer(page(await inside(read), limit))
 
@@ -174,11 +167,7 @@ async def show_run(caller: Called, ref: Text, project: Project = None) -> JsonAn
 
 def _run(caller: Caller, ref: str, project: str | None, *, write: bool = False) -> UUID:
     """The id of the run that a path names. Raises `UnknownInstance` if there is none for this token."""
-    with (
-        caller.located(ref, project, write=write) as (client, found),
-        transaction(client.runtime.database) as connection,
-    ):
-        return UUID(str(instances.find(connection, found, client.project, "run")["id"]))
+    return UUID(str(caller.instance(ref, project, "run", write=write)["id"]))
 
 
 @router.post("/runs/{ref}/cancel", response_model=TriggerReceipt, responses=ACCEPTED | documented(409, 410))
@@ -209,7 +198,7 @@ async def resume_run(caller: Called, ref: Text, said: RunResumption, project: Pr
     def made() -> Run:
         run_id, by, runtime = _run(caller, ref, project, write=True), caller.principal, caller.access.runtime
         client = caller.client(ref=run_id, write=True)
-        _require_operator(caller, client.project)
+        require_operator(caller, client.project)
         wanted = resume.resubmission(runtime, run_id, project=client.project, by=by.name, proof=by.proof())
         return submission.deliver(runtime, wanted, said.name)
 
@@ -217,24 +206,22 @@ async def resume_run(caller: Called, ref: Text, said: RunResumption, project: Pr
 
 
 @router.post(
-    "/runs/{ref}/workstreams/{workstream}/retry", response_model=WorkstreamRetried, responses=documented(409, 410)
+    "/runs/{ref}/workstreams/{workstream}/retry", response_model=overrides.DONE, responses=documented(409, 410)
 )
 async def retry_run_workstream(
-    caller: Called, ref: Text, workstream: Text, said: WorkstreamRetryOrder, project: Project = None
+    caller: Called, ref: Text, workstream: Text, said: ActOrder, project: Project = None
 ) -> JsonAnswer:
     """Do a failed or cancelled workstream again, in its running run. For operators."""
 
-    def done() -> dict[str, Any]:
-        run_id, runtime = _run(caller, ref, project, write=True), caller.access.runtime
-        with transaction(runtime.database) as connection:
+    def found() -> UUID:
+        run_id = _run(caller, ref, project, write=True)
+        with transaction(caller.access.runtime.database) as connection:
             named = {each["name"]: each["id"] for each in plans.workstreams_of(connection, run_id)}
         if workstream not in named:
             raise UnknownInstance(f"The run has no workstream {workstream!r}. It has: {', '.join(map(str, named))}.")
-        by = caller.principal
-        order = OverrideOrder(by.name, said.reason, said.dry_run, said.if_version, by)
-        return asdict(retry_workstream(runtime, str(named[workstream]), order))
+        return UUID(str(named[workstream]))
 
-    return JsonAnswer(await inside(done))
+    return overrides.told(await operate_on(caller, str(await inside(found)), None, said, retry_workstream))
 
 
 @router.get("/runs/{ref}/logs", response_model=RunLog, responses=documented(409, 410))

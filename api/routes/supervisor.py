@@ -13,6 +13,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Taken, Text
 from interlock.api.parameters import Before, IdempotencyKey, Limit, Project, page
 from interlock.api.problems import JsonAnswer, documented
+from interlock.api.rows import only
 from interlock.api.supervision_models import (
     ActionReason,
     ActionReport,
@@ -33,7 +34,6 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 
 router = APIRouter(tags=["supervision"])
 
-WORKER = SupervisedWorkerDetail.model_fields
 REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": NewWorker, "description": "It was created before"}}
 Names = Annotated[list[Text] | None, Field(max_length=1_000)]
 
@@ -199,4 +199,4 @@ async def recover_from_worker_error(acting: Acting, fault: WorkerFault) -> JsonA
 
 def worker_shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """A supervised worker as the API shows it."""
-    return {name: row[name] for name in WORKER}
+    return only(SupervisedWorkerDetail, row)

@@ -18,7 +18,6 @@ from interlock.console.session import Visitor
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans, run_tree
 from interlock.workers.orchestration.run_view import RunView, Watch
-from interlock.workflows.errors import UnknownInstance
 
 router = APIRouter()
 
@@ -67,8 +66,7 @@ async def show_run(request: Request, caller: Visitor, run_id: UUID) -> Response:
 
 
 def _read(caller: Caller, run_id: UUID) -> tuple[RunView, Any]:
-    if caller.client(ref=run_id).show(run_id)["workflow_type"] != "run":
-        raise UnknownInstance(f"There is no run {run_id} in the projects of this session.")
+    caller.instance(str(run_id), None, "run")
     view = Watch(caller.access.runtime, run_id).view
     with transaction(caller.access.runtime.database) as connection:
         return view, graph(view, run_tree.dependencies(connection, run_id))
