@@ -233,6 +233,46 @@ def test_what_it_says_while_it_works_is_followed_live_and_sealed_by_its_report(
     assert again.verdict().verified is False
 
 
+@pytest.mark.parametrize("name", ["operator", "override", "approval", "terms", "votes", "relinked"])
+def test_a_report_with_a_name_of_interlocks_own_is_refused_and_says_which(
+    call: Calls, client: Client, site: Site, name: str
+) -> None:
+    site.queue(1, **GIVEN)
+    call("PUT", "/api/agent", json={})
+    claim = claimed(call)
+    refused = finish(call, claim["token"], output={name: "ann"})
+    assert (refused.status_code, f"output.{name} is" in refused.json()["detail"]) == (422, True), refused.text
+    assert finish(call, claim["token"], output={"summary": "written"}).status_code == 200
+
+
+@pytest.mark.parametrize("directly", [False, True])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"output": {"sha256": "x"}},
+        {"output": {"sha256": "x", "bytes": "many"}},
+        {"output": {"sha256": "x", "bytes": 1, "left_out_bytes": [], "fault": 7}},
+        {"error": {"a": 1}, "reason": ["b"], "stdout": 5, "stderr": {}},
+    ],
+)
+def test_no_report_of_an_agent_keeps_others_from_reading_its_log(
+    call: Calls, client: Client, site: Site, said: dict[str, Any], directly: bool
+) -> None:
+    site.queue(1, **GIVEN, name="w/n")
+    call("PUT", "/api/agent", json={})
+    claim = claimed(call)
+    if directly:  # the claim's holder may fire the trigger itself, with data of any shape
+        data = {"exit_code": 0, "log_file": said.get("output", 5), **said}
+        fire = {"instance": claim["task_id"], "trigger": "execution_completed", "proof": f"claim:{claim['token']}"}
+        assert call("POST", "/api/triggers", params={"wait": 0}, json=fire | {"data": data}).status_code == 202
+    else:
+        assert finish(call, claim["token"], output=said).status_code == 200
+    drain_all(client.runtime)
+    answer = call("GET", f"/api/runs/{claim['run_id']}/logs", params={"task": "w/n"})
+    assert (answer.status_code, answer.json()["trigger"]) == (200, "execution_completed"), answer.text
+    assert answer.json()["error"] is None
+
+
 def test_it_takes_tasks_of_its_tokens_project_only(call: Calls, client: Client) -> None:
     (theirs,) = Site(client, f"other-{uuid4()}"[:20]).queue(1, **GIVEN)
     call("PUT", "/api/agent", json={})

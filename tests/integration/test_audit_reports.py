@@ -32,6 +32,7 @@ from interlock.workers.overrides import deprecations, operators
 from interlock.workers.overrides.narrowing import narrow, widen_again
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import NotAnOperator, OverrideOrder
+from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import settings as current
 from interlock.workflows.audit import report as form
@@ -40,6 +41,7 @@ from interlock.workflows.errors import BadInput, UnknownInstance
 from interlock.workflows.input.json_text import read
 from tests import databases, parcels
 from tests.archived import archive, settled_run
+from tests.crewing import Site
 from tests.driving import applied, drain_all, outcome
 from tests.rights import grant
 from tests.running import GATED_PAIR, Stage
@@ -359,6 +361,43 @@ def test_a_run_is_reported_with_all_that_belongs_to_it(stage: Stage, tmp_path: P
     ids = {each.workflow_id for each in filed.made.report.instances}
     assert ids == {str(stage.run), *(str(stage.ids[name]) for name in ("w", "a", "b", "g"))}
     assert [each.operator for each in filed.made.report.overrides] == ["ann", "ann"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"reason": {"why": "not"}},
+        {"reason": ["a", "b"]},
+        {"duration_seconds": -1, "retry_count": "a", "current_load": -2},
+        {"total_tasks": 1, "completed_tasks": 5, "failed_tasks": 7, "exit_code": "none"},
+    ],
+)
+def test_no_data_of_a_callers_own_makes_a_report_that_is_not_to_be_relied_on(
+    runtime: Runtime, client: Client, project: str, tmp_path: Path, data: dict[str, Any]
+) -> None:
+    story = client.create("story", "S-1", project=project)["id"]
+    receipt = client.fire(story, "design_complete", by="agent-7", data=data)
+    drain_all(client.runtime)
+    assert outcome(client, receipt.request_id)["status"] == "applied"
+    applied(client, story, "start_coding")
+    filed = Filed(runtime, reports.make_report(runtime, Wanted(story)), tmp_path / "story.html")
+    assert filed.check().findings == ()
+    assert [move["metadata"] for move in filed.made.report.moves] == [data, {}]
+
+
+def test_an_agents_report_of_any_shape_and_an_expected_exit_code_other_than_0_make_a_report_that_holds(
+    runtime: Runtime, client: Client, project: str, tmp_path: Path
+) -> None:
+    site = Site(client, project)
+    site.queue(1, kind="agent", expected_exit_codes=[3])
+    with Agent("agent-7", runtime=runtime) as agent:
+        claim = agent.claim()
+        assert claim is not None
+        agent.finish(claim.token, exit_code=3, output={"retry_count": 9, "max_retries": 1, "duration_seconds": "long"})
+    drain_all(runtime)
+    filed = Filed(runtime, reports.make_report(runtime, Wanted(claim.task_id)), tmp_path / "task.html")
+    assert filed.check().findings == ()
+    assert "execution_completed" in {move["trigger"] for move in filed.made.report.moves}
 
 
 def test_a_period_has_the_moves_of_all_instances_within_it(

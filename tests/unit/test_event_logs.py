@@ -214,6 +214,13 @@ def test_a_retry_count_never_falls() -> None:
     assert findings(lines) == ["5: metadata.retry_count is 0, but was 2 before; it never falls"]
 
 
+def test_what_others_than_interlock_say_contradicts_nothing() -> None:
+    said = {"metadata": {"duration_seconds": -1, "retry_count": "a", "exit_code": 2}}
+    assert findings(changed(6, **said, authority="holder")) == []
+    assert len(findings(changed(6, **said, authority="machinery"))) == 3
+    assert len(findings(changed(6, **said, authority="effect"))) == 3
+
+
 def test_a_success_has_exit_code_0() -> None:
     assert findings(changed(6, metadata={"exit_code": 2})) == [
         "6: metadata.exit_code is 2; execution_completed expects 0"

@@ -64,10 +64,7 @@ def row(firing: Firing, workflow_id: UUID, *, limit_bytes: int) -> dict[str, Any
     """
     request_id = firing.request_id or str(uuid7())
     metadata = checked("data", firing.data, limit_bytes)
-    if reserved := [key for key in OVERRIDES if key in metadata]:
-        raise BadInput(f"data.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name")
-    if written := [key for key in WRITTEN if key in metadata]:
-        raise BadInput(f"data.{written[0]} is what Interlock itself writes into history; use another name")
+    check_names("data", metadata)
     check_spent(metadata)
     if isinstance(reason := metadata.get("reason"), str) and reason:
         names.words("data.reason", reason)
@@ -103,6 +100,16 @@ def checked(what: str, value: Mapping[str, Any] | BaseModel, limit_bytes: int) -
         return {}
     limits.checked(what, value, limit_bytes)
     return dict(value)
+
+
+def check_names(what: str, data: Mapping[str, Any]) -> None:
+    """Raise `BadInput` if a caller's data, called `what`, has a name that only overrides or Interlock itself give."""
+    if reserved := [key for key in OVERRIDES if key in data]:
+        raise BadInput(
+            f"{what}.{reserved[0]} is reserved for overrides (`interlock override --help`); use another name"
+        )
+    if written := [key for key in WRITTEN if key in data]:
+        raise BadInput(f"{what}.{written[0]} is what Interlock itself writes into history; use another name")
 
 
 def check_spent(data: Mapping[str, Any]) -> None:

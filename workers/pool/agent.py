@@ -17,7 +17,7 @@ from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.orchestration.claims import OwnClaim, own
 from interlock.workers.engine import worker_secrets
-from interlock.workers.engine.trigger_request import check_spent, checked
+from interlock.workers.engine.trigger_request import check_names, check_spent, checked
 from interlock.workers.pool import agent_log, claims, registration, report
 from interlock.workers.pool.claims import Claim, StaleClaim
 from interlock.workers.pool.output_files import LOG_FILE, path_of
@@ -259,6 +259,7 @@ class Agent:
             BadInput: the output is not a JSON object of acceptable size, or the result not JSON of at most 64 KiB.
         """
         shown = checked("output", output or {}, self._runtime.settings.context_limit_bytes)
+        check_names("output", shown)
         if "result" in shown:
             raise BadInput("output.result: the result is given beside the output: finish(token, result=…)")
         if LOG_FILE in shown:

@@ -71,10 +71,15 @@ def _attempt(number: int, start: EventRow, events: Sequence[EventRow], hosts: Ma
         began_at=start["created_at"],
         ended_at=end["created_at"] if end else None,
         trigger=end["trigger"] if end else None,
-        exit_code=said.get("exit_code"),
-        error=said.get("error") or said.get("reason"),
+        exit_code=code if type(code := said.get("exit_code")) is int else None,
+        error=_text(said, "error") or _text(said, "reason"),
         kept=from_metadata(said.get("output")),
         logged=from_metadata(said.get(LOG_FILE)),
         result={"result": said["result"]} if "result" in said else {},
-        reported={name: said[name] for name in STREAMS if isinstance(said.get(name), str) and said[name]},
+        reported={name: text for name in STREAMS if (text := _text(said, name))},
     )
+
+
+def _text(said: Mapping[str, Any], name: str) -> str | None:
+    """What an event says in words; a claim's holder may have put anything there."""
+    return text if isinstance(text := said.get(name), str) else None

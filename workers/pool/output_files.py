@@ -7,7 +7,7 @@ attempt has the file's length and SHA-256, so that a changed file is noticed.
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,14 @@ class Kept:
     sha256: str
     left_out_bytes: int = 0
     fault: str | None = None
+
+
+WRITTEN: Mapping[str, type] = {
+    "bytes": int,
+    "sha256": str,
+    "left_out_bytes": int,
+    "fault": str,
+}  # as `Kept` is in an event
 
 
 def path_of(settings: Settings, run_id: UUID, task_id: UUID, claim_id: int) -> Path:
@@ -131,10 +139,13 @@ def as_metadata(kept: Kept) -> dict[str, Any]:
 
 
 def from_metadata(value: object) -> Kept | None:
-    """What an event says of it; None: nothing, as events of agents, or of a worker that was lost."""
-    if not isinstance(value, dict) or not isinstance(value.get("sha256"), str):
+    """What an event says of it; None: nothing, as that of a lost worker, or of an agent, which chooses its data."""
+    if not isinstance(value, dict):
         return None
-    return Kept(**{name: value[name] for name in Kept.__dataclass_fields__ if name in value})
+    said = {name: value[name] for name in WRITTEN if name in value}
+    if not said.keys() >= {"bytes", "sha256"} or any(type(each) is not WRITTEN[name] for name, each in said.items()):
+        return None
+    return Kept(**said)
 
 
 def sweep(settings: Settings) -> int:

@@ -24,6 +24,11 @@ def event_type(workflow_type: str, metadata: Mapping[str, Any]) -> str:
     return OVERRIDE if metadata.get("operator") else f"{KINDS.get(workflow_type, workflow_type)}_state_transition"
 
 
+def reason_of(metadata: Mapping[str, Any]) -> str | None:
+    """Why an event happened, if its metadata say so in words: callers choose their data, and may put anything there."""
+    return reason if isinstance(reason := metadata.get("reason"), str) else None
+
+
 def timestamp(instant: datetime) -> str:
     """ISO 8601 in UTC with microseconds and `Z`."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -49,7 +54,7 @@ def canonical(row: Mapping[str, Any]) -> dict[str, Any]:
         "from_state": row["from_state"],
         "to_state": row["to_state"],
         "trigger": row["trigger"],
-        "reason": metadata.get("reason"),
+        "reason": reason_of(metadata),
         "metadata": metadata,
         "operator": metadata.get("operator"),
         "triggered_by": row["triggered_by"],

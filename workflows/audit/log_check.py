@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from interlock.workflows.audit.events import born, chained, event_type
-from interlock.workflows.audit.log_invariants import Open, contradictions
+from interlock.workflows.audit.events import born, chained, event_type, reason_of
+from interlock.workflows.audit.log_invariants import Open, contradictions, is_told_by_interlock
 from interlock.workflows.audit.log_schema import LogEvent, parse, shown, wrong
 from interlock.workflows.audit.log_versions import Versions, judge, versions_of
 from interlock.workflows.definition import Definition
@@ -110,7 +110,7 @@ class Check:
             event.context.seq,
             event.hash,
             (event.entity_id, event.context.project),
-            _retries(event, before),
+            _retries(event, type_, before),
         )
 
     def _under(self, event: LogEvent, type_: str, before: Entity | None) -> tuple[Versions, list[str]]:
@@ -164,7 +164,7 @@ def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
     """Compare the fields that are not hashed, because they repeat metadata, with the metadata."""
     metadata = event.metadata or {}
     expected = {
-        "reason": metadata.get("reason"),
+        "reason": reason_of(metadata),
         "operator": metadata.get("operator"),
         "event_type": event_type(str(event.entity_type), metadata),
     }
@@ -173,8 +173,8 @@ def _derived(event: LogEvent, raw: dict[str, Any]) -> Iterator[str]:
             yield f"changed: {name} is {shown(raw.get(name))}, but its metadata say {shown(value)}"
 
 
-def _retries(event: LogEvent, before: Entity | None) -> int:
-    count = (event.metadata or {}).get("retry_count")
+def _retries(event: LogEvent, type_: str, before: Entity | None) -> int:
+    count = (event.metadata or {}).get("retry_count") if is_told_by_interlock(event, type_) else None
     return count if type(count) is int else before.retries if before else 0
 
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from interlock.workflows.audit.events import OVERRIDE
+from interlock.workflows.audit.events import OVERRIDE, reason_of
 from interlock.workflows.audit.log_schema import LogEvent
+from interlock.workflows.catalogue import WORKFLOWS
 from interlock.workflows.machines.orchestration.task import TASK_1_1
 
 Open = dict[str, dict[str, tuple[str, str]]]  # workstream -> task -> (name, state), for tasks that have not ended
 
 SUCCESS = {"execution_completed", "gate_passed"}  # triggers of a worker or gate that ended with exit code 0
+OWN = frozenset(each.type for each in WORKFLOWS.values())
 COUNTS = ("retry_count", "current_load", "total_tasks", "completed_tasks", "failed_tasks")
 
 
@@ -24,19 +26,29 @@ def contradictions(event: LogEvent, type_: str, retries: int, tasks: Open) -> It
         tasks: the log's open tasks; updated here.
     """
     metadata = event.metadata or {}
-    yield from _numbers(metadata)
     yield from _override(event, metadata)
-    code = metadata.get("exit_code")
-    if event.trigger in SUCCESS and code not in (None, 0):
-        yield f"metadata.exit_code is {code}; {event.trigger} expects 0"
+    if is_told_by_interlock(event, type_):
+        yield from _numbers(metadata)
+        code = metadata.get("exit_code")
+        if event.trigger in SUCCESS and code not in (None, 0):
+            yield f"metadata.exit_code is {code}; {event.trigger} expects 0"
+        if type_ == "task":
+            yield from _retry(event, metadata, retries)
     if type_ == "task":
-        yield from _retry(event, metadata, retries)
         _keep(event, tasks)
     if type_ == "workstream" and event.to_state == "completed":
         names = [event.context.workflow_id or event.entity_id, event.entity_id]
         for name in dict.fromkeys(names):
             for task, state in sorted(tasks.get(name, {}).values()):
                 yield f"workstream completed while its task {task} is in {state!r}; expected it to have ended"
+
+
+def is_told_by_interlock(event: LogEvent, type_: str) -> bool:
+    """Whether Interlock wrote an event's metadata. Others may say in theirs what they like: it contradicts nothing.
+
+    Older logs do not tell by which authority a trigger was fired; all that they have counts as Interlock's.
+    """
+    return event.authority in (None, "machinery") or (event.authority == "effect" and type_ in OWN)
 
 
 def _numbers(metadata: Mapping[str, Any]) -> Iterator[str]:
@@ -55,7 +67,7 @@ def _override(event: LogEvent, metadata: Mapping[str, Any]) -> Iterator[str]:
     operator = event.operator or metadata.get("operator")
     if event.event_type == OVERRIDE and not operator:
         yield "a manual override without its operator"
-    if event.event_type == OVERRIDE and not (event.reason or metadata.get("reason")):
+    if event.event_type == OVERRIDE and not (event.reason or reason_of(metadata)):
         yield "a manual override without a reason"
     if event.event_type != OVERRIDE and event.operator:
         yield f"names the operator {event.operator}; its event_type should be {OVERRIDE}"
