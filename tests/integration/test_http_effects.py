@@ -97,6 +97,34 @@ def test_a_json_answer_is_the_data_of_its_trigger_and_is_kept(paging: Client, wo
     assert paging.history(incident)[-1]["metadata"] == {"paged": "ann", "effect": "tests_page"}
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"operator": "ann", "override": {}},
+        {"approval": "given", "votes": 2, "terms": {}, "relinked": []},
+        {"spent": {"tokens": -5}},
+        {"spent": "much"},
+    ],
+)
+def test_names_of_interlocks_own_in_an_answer_are_no_data_and_no_failure(
+    paging: Client, world: Receiver, theirs: dict[str, Any]
+) -> None:
+    world.body = json.dumps({"paged": "ann", "reason": "they were awake"} | theirs).encode()
+    incident = paged(paging)
+    row = run(paging, incident)
+    assert (row["status"], row["attempts"], state(paging, incident)) == ("done", 1, "paged")
+    assert row["result"]["body"].keys() >= theirs.keys(), "the whole answer is kept with the effect"
+    event = paging.history(incident)[-1]
+    assert event["metadata"] == {"paged": "ann", "reason": "they were awake", "effect": "tests_page"}
+
+
+def test_what_an_answer_says_was_spent_is_data(paging: Client, world: Receiver) -> None:
+    world.body = b'{"spent": {"tokens": 5}}'
+    incident = paged(paging)
+    run(paging, incident)
+    assert paging.history(incident)[-1]["metadata"] == {"spent": {"tokens": 5}, "effect": "tests_page"}
+
+
 @pytest.mark.parametrize("body", [b"", b"thanks\x1b[2J", b"[1]", b'{"n": 1e999}', b"\xff\xfe"])
 def test_any_other_answer_of_success_is_one_without_data(paging: Client, world: Receiver, body: bytes) -> None:
     world.body, world.answer = body, 202

@@ -140,6 +140,9 @@ def test_a_later_attempt_gets_the_progress_of_the_one_before(
     [
         (7, "BadInput: it returned int: return a mapping"),
         ({"at": object()}, "BadInput: the outcome of the effect cannot be written as JSON"),
+        ({"votes": 3}, "BadInput: the outcome of the effect.votes is what Interlock itself writes into history"),
+        ({"operator": "ann"}, "BadInput: the outcome of the effect.operator is reserved for overrides"),
+        ({"spent": "much"}, "BadInput: data.spent is what was spent"),
         ({"x": "y" * 2**20}, "BadInput: the outcome of the effect is larger than 1,048,576 bytes"),
     ],
 )

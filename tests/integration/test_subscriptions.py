@@ -321,7 +321,11 @@ def test_endpoints_that_are_no_https_address_are_refused(runtime: Runtime, url: 
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "[::1]", "10.0.0.7", "169.254.169.254", "[::ffff:127.0.0.1]"]
+    "host",
+    [
+        *("127.0.0.1", "localhost", "[::1]", "10.0.0.7", "169.254.169.254", "[::ffff:127.0.0.1]"),
+        *("[fec0::7]", "[::10.0.0.7]", "[64:ff9b::a00:7]", "100.64.0.7", "0", "2130706433", "0x7f.1", "127.1"),
+    ],
 )
 def test_what_only_our_nodes_reach_is_not_reached_by_naming_it(
     make_runtime: Callable[..., Runtime], tmp_path: Path, host: str

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -19,6 +19,7 @@ from interlock.workers.effects import http_call
 from interlock.workers.effects.lease import Lease
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.watcher import WATCHER
+from interlock.workers.engine.trigger_request import RESERVED, check_names, check_spent
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows import typed
@@ -197,6 +198,8 @@ def call(runtime: Runtime, claimed: ClaimedEffect, declared: DeclaredEffect) -> 
     if isinstance(made._stopped, StaleLease | EffectCancelled):
         raise made._stopped
     if done := claimed["done_trigger"]:
+        check_names("the outcome of the effect", data)
+        check_spent(data)
         _definition(runtime, claimed).require_data(done, data)
     return EffectOutcome(done, data, kept)
 
@@ -206,7 +209,7 @@ def _acted(runtime: Runtime, made: EffectCall, declared: DeclaredEffect) -> tupl
     act = declared.act
     if isinstance(act, Endpoint):
         answer = _sent(runtime.settings, made, declared, act)
-        return (answer["body"] if isinstance(answer["body"], dict) else {}), answer
+        return _data(answer["body"]), answer
     if inspect.iscoroutinefunction(inspect.unwrap(act)):
         returned = _result(_run_async(made, declared, act))
     else:
@@ -220,6 +223,15 @@ def _sent(settings: Settings, made: EffectCall, declared: DeclaredEffect, endpoi
 
     with made._watched(None, _nothing):
         return http_call.post(settings, endpoint, body, key=key, token=made.token, timeout_seconds=seconds)
+
+
+def _data(answer: object) -> Mapping[str, Any]:
+    """What is data of an HTTP call's answer. The call has succeeded: names that are not its receiver's are left out."""
+    data = {name: said for name, said in answer.items() if name not in RESERVED} if isinstance(answer, dict) else {}
+    with suppress(BadInput):
+        check_spent(data)
+        return data
+    return {name: said for name, said in data.items() if name != "spent"}
 
 
 def _nothing() -> None:

@@ -19,6 +19,7 @@ from interlock.workflows.input.arguments import FreeModel, FreeText, record
 from interlock.workflows.typed import OVERRIDES, WRITTEN
 
 PROOF = re.compile(rf"claim:[1-9][0-9]{{0,17}}|secret:{worker_secrets.FORM.pattern}")  # what a caller can have
+RESERVED = (*OVERRIDES, *WRITTEN)  # names that no caller's data may have
 LONGEST = timedelta(days=36_525)
 LAST_YEAR = 9998  # the trigger `request_is_sound` takes no later one
 MOST_SPENT = {"tokens": 10**15 - 1, "usd": 10**9}  # told at once; `interlock.is_spent` says the same

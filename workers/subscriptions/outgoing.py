@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from threading import Timer
 from types import TracebackType
 from typing import Any
@@ -140,11 +141,19 @@ class _PublicAdapter(_Held, IPFilterAdapter):  # type: ignore[misc] # untyped
         self.hold()
 
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
-        """As the library does, with an error that says what to do."""
+        """As the library does, with an error that says what to do. Raises `EndpointNotAllowed`."""
         try:
-            return super().build_connection_pool_key_attributes(request, verify, cert)
+            parts, keys = super().build_connection_pool_key_attributes(request, verify, cert)
         except InvalidIPAddress as refused:
-            raise EndpointNotAllowed(
-                f"{shown_url(request.url)} has the address {refused}, which is none of the public internet. If it is "
-                "to be delivered to all the same, name its host in INTERLOCK_SUBSCRIPTION_HOSTS"
-            ) from None
+            raise _not_public(request.url, refused) from None
+        address = ip_address(parts["host"].strip("[]"))  # what will be connected to
+        if not address.is_global or address.is_reserved or getattr(address, "is_site_local", False):
+            raise _not_public(request.url, address)  # such as fec0::/10, which the library knows nothing of
+        return parts, keys
+
+
+def _not_public(url: str, address: object) -> EndpointNotAllowed:
+    return EndpointNotAllowed(
+        f"{shown_url(url)} has the address {address}, which is none of the public internet. If it is "
+        "to be delivered to all the same, name its host in INTERLOCK_SUBSCRIPTION_HOSTS"
+    )
