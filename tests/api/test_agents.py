@@ -11,6 +11,7 @@ from httpx import Response
 from interlock.api.queued import Queued
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
+from interlock.workers.engine.worker_secrets import digest_of
 from interlock.workers.overrides.budgets import Budgeted, set_budget
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -116,6 +117,28 @@ def test_another_token_of_the_same_name_is_another_worker(call: Calls, client: C
     taken = call("PUT", "/api/agent", json={}, token=second)
     assert (taken.status_code, taken.json()["type"]) == (409, "urn:interlock:problem:already-exists")
     assert call("POST", "/api/agent/claims", token=second).status_code == 403
+
+
+def test_a_token_has_one_agent_at_a_time_however_it_is_created(call: Calls, client: Client, site: Site) -> None:
+    site.queue(2, **GIVEN)
+
+    def create(name: str, project: str = "default") -> Response:
+        context = digest_of(secret_of(call.token, project)) | {"worker_type": "agent"}
+        said = {"type": "uet_worker", "entity_id": name, "project": project, "context": context}
+        return call("POST", "/api/instances", json=said)
+
+    assert create("agent-7").status_code == 201
+    refused = create("agent-7#2")
+    assert (refused.status_code, "its agent agent-7 lives" in refused.json()["detail"]) == (403, True), refused.text
+    assert create("agent-7").status_code == 200, "the same again is the same worker"
+    assert create("agent-7#2", "elsewhere").status_code == 403
+    assert call("PUT", "/api/agent", json={}).status_code == 201, "it had not begun"
+    claimed(call)
+    assert create("agent-7#2").status_code == 403
+    assert call("POST", "/api/agent/claims").status_code == 204, "it is full"
+    call("DELETE", "/api/agent")
+    drain_all(client.runtime)
+    assert create("agent-7#2").status_code == 201
 
 
 def test_whoever_waits_for_a_task_gets_it_when_it_is_queued(call: Calls, client: Client, site: Site) -> None:

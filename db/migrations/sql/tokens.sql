@@ -147,12 +147,20 @@ DECLARE
     lacking text;
 BEGIN
     SELECT * INTO token FROM interlock.api_tokens WHERE token_id = interlock.token_of(new.born_proof);
+    IF new.workflow_type = 'uet_worker' THEN  -- one at a time, so that two do not begin to live at once
+        PERFORM pg_advisory_xact_lock(hashtextextended(format('interlock.token_agent %s %s', new.project, token.name), 0));
+    END IF;
     lacking := COALESCE(
         CASE WHEN new.born_proof !~ '^token:[0-9a-f-]{36}$' THEN format('%s is no token', new.born_proof) END,
         interlock.not_by_token(token, new.created_by),
         CASE WHEN new.workflow_type = 'uet_worker' AND split_part(new.entity_id, '#', 1) <> token.name
                  THEN format('an agent has its token''s name, %s', token.name)
-             WHEN token.role = 'agent' AND (new.workflow_type IN (SELECT interlock.of_engine_only()) AND new.workflow_type <> 'uet_worker'
+             WHEN new.workflow_type = 'uet_worker'  -- the same name again is the same worker, or refused as taken
+                 THEN COALESCE(interlock.not_covered(token, new.project, new.workflow_type, new.id),
+                               (SELECT format('its agent %s lives', w.name) FROM interlock.workers w
+                                 WHERE w.project = new.project AND split_part(w.name, '#', 1) = token.name
+                                   AND w.name <> new.entity_id AND w.shutdown_at IS NULL LIMIT 1))
+             WHEN token.role = 'agent' AND (new.workflow_type IN (SELECT interlock.of_engine_only())
                                             OR new.workflow_type = 'schedule' AND interlock.closed_to_clients(new.context->'does'))
                  THEN format('the token %s is no operator''s', token.token_id)
              WHEN new.workflow_type = 'api_token' AND token.role = 'admin'
