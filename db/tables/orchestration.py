@@ -142,7 +142,7 @@ workers = Table(
     instance_key("worker_id"),
     Column("name", String(100), nullable=False),
     Column("project", String(100)),
-    Column("worker_type", String(50), nullable=False),
+    Column("worker_type", String(100), nullable=False),
     Column("state", String(20), nullable=False),
     words("capabilities"),
     document("affinity"),

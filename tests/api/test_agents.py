@@ -141,6 +141,21 @@ def test_a_token_has_one_agent_at_a_time_however_it_is_created(call: Calls, clie
     assert create("agent-7#2").status_code == 201
 
 
+def test_no_token_takes_a_task_that_is_for_another_by_calling_itself_its_type(
+    call: Calls, client: Client, site: Site
+) -> None:
+    (task,) = site.queue(1, **GIVEN, affinity=["agent-8"])
+    context = digest_of(secret_of(call.token, "default"))
+    said = {"type": "uet_worker", "entity_id": "agent-7", "context": context | {"worker_type": "agent-8"}}
+    refused = call("POST", "/api/instances", json=said)
+    assert (refused.status_code, "of the type agent" in refused.json()["detail"]) == (403, True), refused.text
+    call("PUT", "/api/agent", json={})
+    assert call("POST", "/api/agent/claims").status_code == 204
+    other = token(client.runtime, "agent-8")
+    call("PUT", "/api/agent", json={}, token=other)
+    assert call("POST", "/api/agent/claims", token=other).json()["task_id"] == str(task)
+
+
 def test_whoever_waits_for_a_task_gets_it_when_it_is_queued(call: Calls, client: Client, site: Site) -> None:
     call("PUT", "/api/agent", json={})
 

@@ -7,10 +7,11 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.errors import CheckViolation, DatabaseError, InsufficientPrivilege, SerializationFailure
+from psycopg.errors import CheckViolation, DatabaseError, InsufficientPrivilege, InvalidTransactionState
 
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
+from interlock.workers.overrides import operators
 from interlock.workers.overrides.brakes import release_brake
 from interlock.workers.overrides.budgets import Budgeted, set_budget
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -76,16 +77,24 @@ def test_brake_2_many_processes_never_get_more_than_the_budget(
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_brake_2_a_transaction_that_sees_older_counts_gets_no_more(
-    client: Client, runtime: Runtime, story: UUID, isolation: str
+def test_no_isolation_sees_neither_a_brake_nor_what_was_used_nor_who_lost_a_right(
+    client: Client, runtime: Runtime, story: UUID, isolation: str, dba: Any
 ) -> None:
+    """A transaction that began before a brake, or before an operator's grant ended, would go on as if neither were."""
     budget(client, "actor", "a")
+    operators.grant(runtime, ["olga"], by="ann", reason="for a day")
     with connected(runtime) as early, connected(runtime) as other:
         early.execute(f"BEGIN ISOLATION LEVEL {isolation}")
         early.execute("SELECT count(*) FROM interlock.budget_uses")
         assert other.execute(FIRE, (story, "a", "{}")).fetchone() == ("pending",)
-        with pytest.raises(SerializationFailure):
-            early.execute(FIRE, (story, "a", "{}"))
+        assert other.execute(FIRE, (story, "a", "{}")).fetchone() == ("waiting",)
+        operators.revoke(runtime, "olga", by="ann", reason="the day is over")
+        (brake,) = dba.execute("SELECT brake_id FROM brakes").fetchone()
+        late = ((FIRE, (story, "a", "{}")), (FIRE.replace("'block'", "'release'"), (brake, "olga", '{"reason": "x"}')))
+        for statement, said in late:
+            with pytest.raises(InvalidTransactionState, match="READ COMMITTED only"), early.transaction():
+                early.execute(statement, said)
+    assert dba.execute("SELECT count(*) FROM brakes").fetchone() == (1,)
 
 
 def test_a_brake_released_while_others_fire_holds_nothing_for_ever(

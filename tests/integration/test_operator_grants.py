@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.errors import CheckViolation, ForeignKeyViolation, RestrictViolation, UniqueViolation
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from interlock.db.audit import verify
 from interlock.db.connection import transaction
@@ -147,6 +148,18 @@ def test_a_grant_gives_no_right_from_its_end_on_and_lapses(runtime: Runtime, cli
     lapsed = events(runtime, "bob")[-1]
     assert (lapsed["to_state"], lapsed["authority"], lapsed["proof"]) == ("lapsed", "machinery", "state:1")
     assert (rows(runtime)[-1]["ended_at"], rows(runtime)[-1]["revoked_by"]) == (lapsed["created_at"], None)
+
+
+def test_a_transaction_that_began_before_a_grants_end_has_no_right_after_it(
+    runtime: Runtime, client: Client, dba: Dba
+) -> None:
+    grant(runtime, ["bob"], until=datetime.now(UTC) + timedelta(hours=1), **WHY)
+    fires = text("SELECT interlock.accept_one('x', '', :grant, 'revoke', 'bob', '{\"reason\": \"x\"}', NULL)")
+    with runtime.database.connect() as early:
+        early.execute(text("SELECT now()"))
+        end_at(dba, "now()", "name = 'bob'")
+        with pytest.raises(DBAPIError, match="bob is not an operator"):
+            early.execute(fires, {"grant": rows(runtime)[0]["grant_id"]})
 
 
 def test_a_revoked_grant_does_not_lapse(runtime: Runtime, dba: Dba) -> None:

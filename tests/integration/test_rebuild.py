@@ -12,7 +12,14 @@ from interlock.db.audit import rebuild as rebuilding
 from interlock.db.audit.rebuild import RebuildFault, rebuild
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
+from interlock.workers.overrides import operators
+from interlock.workers.overrides.brakes import put_brake
+from interlock.workers.overrides.budgets import Budgeted, set_budget
+from interlock.workers.overrides.limits import LimitedName, set_limit
+from interlock.workers.overrides.narrowing import narrow
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
+from interlock.workers.schedules.creating import create_schedule, firing
 from tests.driving import UP_TO_REVIEW, applied
 from tests.landscape import ONE_LINE, Landscape
 from tests.running import Stage
@@ -66,6 +73,20 @@ def test_what_nobody_touched_comes_out_of_history_as_it_stands(runtime: Runtime,
     assert done.rows > done.instances
     assert counts(dba) == before
     assert_gone(dba)
+
+
+@pytest.mark.usefixtures("ann")
+def test_schedules_limits_brakes_and_rights_are_no_obstacle(runtime: Runtime, client: Client) -> None:
+    story = client.create("story", "S-1", by="ann")["id"]
+    why = OverrideOrder("ann", "a test")
+    create_schedule(client, "an-agents", {"every_seconds": 60}, firing(client, story, "block"), by="agent-7")
+    set_limit(runtime, LimitedName("key", "a"), why, at_once_most=1)
+    set_budget(runtime, Budgeted("actor", "a"), "triggers", why, most=1, per_seconds=60.0)
+    put_brake(runtime, "actor", "b", why)
+    narrow(runtime, "story", "unblock", ["operator"], why)
+    create_schedule(client, "an-operators", {"every_seconds": 60}, firing(client, story, "unblock"), by="ann")
+    operators.grant(runtime, ["bob"], by="ann", reason="a test")
+    assert rebuild(runtime.owned).differences == []
 
 
 def test_patches_come_out_of_history_too(runtime: Runtime, dba: Dba, tmp_path: Any) -> None:

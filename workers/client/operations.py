@@ -97,7 +97,8 @@ class Operations(Generic[Caller]):
             context: data that guards may read, a JSON object or an instance of the model that the definition names for
                 it; a `story_id` links a pull request to its story.
             by: who creates it.
-            session: create it in this session's transaction, to commit or roll back with the caller's data.
+            session: create it in this session's transaction (READ COMMITTED), to commit or roll back with the caller's
+                data.
 
         Returns:
             The new `workflow_instances` row.
@@ -220,7 +221,8 @@ class Operations(Generic[Caller]):
 
         Args:
             ref, trigger, by, request_id, data, after, proof, if_version: see `Firing`.
-            session: accept it in this session's transaction, to commit or roll back with the caller's data.
+            session: accept it in this session's transaction (READ COMMITTED), to commit or roll back with the caller's
+                data.
 
         Returns:
             The accepted request, or the recorded one if the same `request_id` was fired before.
@@ -237,7 +239,7 @@ class Operations(Generic[Caller]):
 
         Args:
             firings: any number; 1,000 are accepted per statement and commit.
-            session: accept them in this session's transaction.
+            session: accept them in this session's transaction (READ COMMITTED).
 
         Returns:
             The receipts in the same order.

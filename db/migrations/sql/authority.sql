@@ -247,6 +247,7 @@ DECLARE
     target  record;  -- `watched`: mostly there is neither budget nor brake, and then nothing else is asked
     open_to text[];
 BEGIN
+    PERFORM interlock.sees_what_is();
     NEW.login := session_user;
     IF (NEW.origin <> 'agent' OR NEW.request_id LIKE 'interlock:%') AND NOT interlock.is_engine() THEN
         RAISE EXCEPTION '% is open to: machinery', NEW.trigger

@@ -83,13 +83,14 @@ END $$;
 
 CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.operators FOR EACH ROW EXECUTE FUNCTION interlock.grant_judged();
 
+-- Not now(): that is when the transaction began, and a grant may have ended since.
 CREATE FUNCTION interlock.is_operator(who text) RETURNS boolean LANGUAGE sql STABLE
-    RETURN EXISTS (SELECT FROM interlock.operators WHERE name = who AND state = 'active' AND (until IS NULL OR until > now()));
+    RETURN EXISTS (SELECT FROM interlock.operators WHERE name = who AND state = 'active' AND (until IS NULL OR until > clock_timestamp()));
 
 -- The right of an operator: the grant that is in force.
 CREATE FUNCTION interlock.grant_of(who text) RETURNS text LANGUAGE sql STABLE
     RETURN (SELECT 'grant:' || grant_id FROM interlock.operators
-             WHERE name = who AND state = 'active' AND (until IS NULL OR until > now()) ORDER BY since, grant_id LIMIT 1);
+             WHERE name = who AND state = 'active' AND (until IS NULL OR until > clock_timestamp()) ORDER BY since, grant_id LIMIT 1);
 
 -- Deprecation (VERSION-3) --------------------------------------------------------------------------------------------------
 -- What is not to be used any more: a version, or a state or trigger of one. Whoever uses it is warned, and counted. A version is

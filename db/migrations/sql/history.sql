@@ -30,6 +30,7 @@ CREATE FUNCTION interlock.born() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     initial text;
 BEGIN
+    PERFORM interlock.sees_what_is();
     SELECT initial_state INTO initial FROM interlock.workflow_definitions
      WHERE type = NEW.workflow_type AND version = NEW.definition_version;
     IF NEW.created_at > clock_timestamp() THEN

@@ -132,12 +132,13 @@ BEGIN
      WHERE u.name IS NOT NULL AND (only_names IS NULL OR u.name = ANY (only_names));
 END $$;
 
--- Refuse a transaction that sees what was committed before its first statement only: the locks of limits would not keep it from
--- counting what is no more. A serializable one too, because PostgreSQL warns of conflicts between serializable ones only.
+-- Refuse a transaction that sees what was committed before its first statement only: whatever ends or holds a right since, it would not
+-- see it, and the locks of limits would not keep it from counting what is no more. A serializable one too, because PostgreSQL warns of
+-- conflicts between serializable ones only.
 CREATE FUNCTION interlock.sees_what_is() RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
-        RAISE EXCEPTION 'a claim or lease is taken in a transaction that is READ COMMITTED, and this one is %',
+        RAISE EXCEPTION 'this is accepted in a transaction that is READ COMMITTED only, and this one is %',
                         upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'invalid_transaction_state', HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED';
     END IF;

@@ -155,6 +155,8 @@ BEGIN
         interlock.not_by_token(token, new.created_by),
         CASE WHEN new.workflow_type = 'uet_worker' AND split_part(new.entity_id, '#', 1) <> token.name
                  THEN format('an agent has its token''s name, %s', token.name)
+             WHEN new.workflow_type = 'uet_worker' AND new.context->>'worker_type' <> 'agent'  -- a task's affinity names types, too
+                 THEN 'an agent is of the type agent'
              WHEN new.workflow_type = 'uet_worker'  -- the same name again is the same worker, or refused as taken
                  THEN COALESCE(interlock.not_covered(token, new.project, new.workflow_type, new.id),
                                (SELECT format('its agent %s lives', w.name) FROM interlock.workers w

@@ -1,5 +1,6 @@
 -- The statements that make the scratch schema: every table of ours without its constraints, so that nothing is written
--- elsewhere; types and all functions, which `db/audit/rebuild.py` has work on the scratch tables; no signals; the triggers that
+-- elsewhere; types and all functions, which `db/audit/rebuild.py` has work on the scratch tables; no signals, and no rows of schedules,
+-- which are judged by who is an operator at their birth and are not compared; the triggers that
 -- project. To be printed with an empty search path, so that everything is named with its schema.
 WITH tables AS (
     SELECT c.oid, c.relname
@@ -22,9 +23,9 @@ SELECT statement FROM (
                         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0))
       FROM pg_class c WHERE c.relnamespace = 'interlock'::regnamespace AND c.relkind = 'c'
     UNION ALL
-    SELECT 4, p.oid, regexp_replace(CASE proname
-               WHEN 'signal' THEN format('CREATE FUNCTION interlock.signal(%%s) RETURNS void LANGUAGE plpgsql AS ''BEGIN END''',
-                                         pg_get_function_identity_arguments(p.oid))
+    SELECT 4, p.oid, regexp_replace(CASE WHEN proname IN ('signal', 'born_schedule')
+               THEN format('CREATE FUNCTION interlock.%%I(%%s) RETURNS void LANGUAGE plpgsql AS ''BEGIN END''',
+                           proname, pg_get_function_identity_arguments(p.oid))
                ELSE pg_get_functiondef(p.oid) END, %(own)s, %(scratch)s || '.', 'g')
       FROM pg_proc p
      WHERE p.pronamespace = 'interlock'::regnamespace AND p.prokind = 'f'

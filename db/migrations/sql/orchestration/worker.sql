@@ -5,7 +5,7 @@ CREATE TABLE interlock.workers (
     worker_id            uuid        PRIMARY KEY REFERENCES interlock.workflow_instances (id),
     name                 varchar(100) NOT NULL,
     project              varchar(100),  -- whose tasks a `uet_worker` takes (UET-9); NULL: a `worker`, which serves all projects
-    worker_type          varchar(50) NOT NULL,
+    worker_type          varchar(100) NOT NULL,
     state                varchar(20) NOT NULL CHECK (state IN ('initializing', 'idle', 'busy', 'unresponsive',
                                                                'shutdown', 'suspended',
                                                                'SPAWNING', 'IDLE', 'BUSY', 'DRAINING', 'TERMINATED')),
