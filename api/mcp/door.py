@@ -44,8 +44,9 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def at(path: str, ref: str) -> str:
-    """A path of the API that ends with a reference, which may be `TYPE/ENTITY_ID`."""
-    return f"{path}/{quote(ref, safe='/')}"
+    """A path of the API that ends with a reference, which may be `TYPE/ENTITY_ID` and leads to nothing above it."""
+    parts = (part.replace(".", "%2E") if part in (".", "..") else quote(part, safe="") for part in ref.split("/"))
+    return f"{path}/{'/'.join(parts)}"
 
 
 def answered(answer: Response) -> CallToolResult:

@@ -294,6 +294,36 @@ def cancelled(client: Client, run: str) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("show_instance", {"instance": "../../api/tokens"}),
+        ("show_instance", {"instance": "story/../../runs"}),
+        ("show_definition", {"type": "../stuck"}),
+        ("show_run", {"run": "../approvals"}),
+        ("show_request", {"request_id": "./../../api/breakers"}),
+    ],
+)
+def test_no_reference_leads_a_tool_to_another_route(call: Calls, tool: str, said: dict[str, str]) -> None:
+    async def asks() -> dict[str, Any]:
+        async with session(call, call.token) as agent:
+            return await agent.refused(tool, **said)
+
+    refused = call.loop.run(asks())
+    assert refused["status"] == 404, refused
+    assert "items" not in refused
+
+
+def test_what_is_named_with_dots_is_found(call: Calls, client: Client) -> None:
+    client.create("story", "S-1/../2", by="ann")
+
+    async def asks() -> dict[str, Any]:
+        async with session(call, call.token) as agent:
+            return await agent("show_instance", instance="story/S-1/../2")
+
+    assert call.loop.run(asks())["entity_id"] == "S-1/../2"
+
+
 @pytest.mark.parametrize("presented", ["", "ilk_" + "A" * 43])
 def test_without_a_valid_token_nothing_of_mcp_answers(call: Calls, presented: str) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
