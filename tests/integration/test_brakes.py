@@ -81,6 +81,13 @@ def test_brake_2_what_a_budget_has_no_room_for_is_held_and_goes_on_in_its_order(
     assert list(verify(client.runtime.database).problems) == []
 
 
+def test_each_budget_that_is_used_up_puts_its_own_brake_on(client: Client) -> None:
+    for name in ("a", "*", "a*"):
+        budget(client, "actor", name, "triggers", 1)
+    assert [block(client, story(client, each), "a").status for each in ("S-1", "S-2")] == ["pending", "waiting"]
+    assert len(on(client)) == 3
+
+
 def test_a_repetition_is_neither_counted_nor_held(client: Client) -> None:
     budget(client, "actor", "a", "triggers", 1)
     made = story(client)

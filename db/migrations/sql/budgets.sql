@@ -213,14 +213,14 @@ BEGIN
     PERFORM FROM interlock.budgets WHERE project = its_project ORDER BY budget_id FOR NO KEY UPDATE;
 END $$;
 
--- Put a brake on if a budget that counts this is used up; its id. NULL: there is room under each.
+-- Put a brake on for each used-up budget that counts this; the id of one. NULL: there is room under each.
 CREATE FUNCTION interlock.over_budget(its_project text, actor text, run text, wanted text) RETURNS uuid LANGUAGE plpgsql AS $$
 DECLARE
     b    interlock.budgets;
     made uuid;
 BEGIN
     FOR b IN SELECT * FROM interlock.budgets c WHERE c.project = its_project AND c.resource = wanted ORDER BY c.budget_id LOOP
-        made := COALESCE(made, interlock.put_on(b, interlock.budgeted_as(b, actor, run)));
+        made := COALESCE(interlock.put_on(b, interlock.budgeted_as(b, actor, run)), made);  -- each that is used up brakes
     END LOOP;
     RETURN made;
 END $$;
