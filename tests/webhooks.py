@@ -4,13 +4,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 @dataclass
 class Webhook:
-    """The received requests, and the answer to the next ones."""
+    """The received requests (headers, `body`, `arrived`), and the answer to the next ones."""
 
     url: str = ""
     answer: int = 200
@@ -30,7 +31,8 @@ def webhook() -> Iterator[Webhook]:
     class Answer(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            told.received.append({name.lower(): value for name, value in self.headers.items()} | {"body": body})
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            told.received.append(headers | {"body": body, "arrived": datetime.now(UTC)})
             told.before_answering.wait(10)
             self.send_response(told.answer)
             self.send_header("Content-Length", str(len(told.body)))
