@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.core.revival import revival
-from interlock.db.fast_path import Row, first_row
+from interlock.db.fast_path import Row, TextStatement, first_row
 from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, functions, matching, queries, returning
@@ -43,10 +43,11 @@ _HINTED = (
 
 # Durable when these return, being transactions of their own. One whose request_id is known already is left as it is.
 _ACCEPT_ALL = in_schema("SELECT * FROM interlock.accept_all(%(rows)s::json)")
-_ACCEPT_ONE = in_schema("""
-SELECT interlock.accept_one(%(request_id)s, decode(%(fingerprint)s, 'hex'), %(workflow_id)s, %(trigger)s,
-                            %(triggered_by)s, %(metadata)s, %(trace)s, %(proof)s) AS status
-""")
+_ACCEPT_ONE = TextStatement(
+    "interlock_accept_one",
+    in_schema("SELECT interlock.accept_one($1, decode($2, 'hex'), $3::uuid, $4, $5, $6::jsonb, $7, $8)"),
+    parameters=8,
+)
 # The deadline that each instance's present state has begun.
 _TIMERS = in_schema("""
 SELECT r.workflow_id, r.not_before
@@ -117,10 +118,22 @@ def accept_one(statements: Engine, row: Mapping[str, Any]) -> str | None:
         UnknownInstance: it names an instance that does not exist.
         NotYours: it lacks the right that its trigger needs.
     """
-    with refusing("accept_all", [row]):
-        given = {"trace": None, "proof": None, **row, "metadata": json.dumps(row["metadata"])}
-        accepted = first_row(statements, _ACCEPT_ONE, given)
-        return accepted["status"] if accepted else None
+    values = (
+        row["request_id"],
+        row["fingerprint"],
+        row["workflow_id"],
+        row["trigger"],
+        row["triggered_by"],
+        json.dumps(row["metadata"]),
+        row.get("trace"),
+        row.get("proof"),
+    )
+    try:
+        return _ACCEPT_ONE.result(statements, values)
+    except DBAPIError as error:
+        if refused := _refusal("accept_all", [row], error):
+            raise refused from error
+        raise
 
 
 def status(statements: Engine, request_id: str) -> str | None:
@@ -144,15 +157,21 @@ def refusing(function: Function, rows: Rows) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        state, diagnosed = getattr(error.orig, "sqlstate", None), getattr(error.orig, "diag", None)
-        if state == FOREIGN_KEY_VIOLATION:
-            raise UnknownInstance("a trigger was fired on an instance that does not exist, or is archived") from error
-        if diagnosed and (state, diagnosed.constraint_name) == (NOT_YOURS, AUTHORITY):
-            allowed = filter(None, str(diagnosed.message_primary).rpartition(": ")[2].split(", "))
-            theirs = [row for row in rows if row.get("authority") not in OWN_RIGHTS]
-            attempt = Attempt(function, theirs) if theirs else None
-            raise NotYours(refusal(str(diagnosed.message_detail), allowed), attempt) from error
+        if refused := _refusal(function, rows, error):
+            raise refused from error
         raise
+
+
+def _refusal(function: Function, rows: Rows, error: DBAPIError) -> NotYours | UnknownInstance | None:
+    state, diagnosed = getattr(error.orig, "sqlstate", None), getattr(error.orig, "diag", None)
+    if state == FOREIGN_KEY_VIOLATION:
+        return UnknownInstance("a trigger was fired on an instance that does not exist, or is archived")
+    if diagnosed and (state, diagnosed.constraint_name) == (NOT_YOURS, AUTHORITY):
+        allowed = filter(None, str(diagnosed.message_primary).rpartition(": ")[2].split(", "))
+        theirs = [row for row in rows if row.get("authority") not in OWN_RIGHTS]
+        attempt = Attempt(function, theirs) if theirs else None
+        return NotYours(refusal(str(diagnosed.message_detail), allowed), attempt)
+    return None
 
 
 def recorded(connection: Connection, fingerprints: Mapping[str, bytes]) -> dict[str, RowMapping]:

@@ -34,7 +34,8 @@ def send(runtime: "Runtime", effect: ClaimedEffect) -> dict[str, Any]:
     targets = runtime.settings.notify_urls
     payload = effect["payload"]
     title = f"{payload['type']} {payload['entity_id']}: {payload['state']}"
-    deliver([_with_token(url, effect) for url in targets], title=title, body=_body(effect, payload))
+    if targets:
+        deliver([_with_token(url, effect) for url in targets], title=title, body=_body(effect, payload))
     return {"sent": len(targets)}
 
 
