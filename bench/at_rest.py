@@ -81,7 +81,9 @@ def _processor_seconds(home: Home) -> float:
 
 def _interlock(settings: Settings, *words: str) -> str:
     command = [*PYTHON, "-m", "interlock.cli.fork_server.launcher", *words]
-    done = subprocess.run(command, env=environment(settings), capture_output=True, text=True, check=False)
+    variables = environment(settings)
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has bytecode: else each part compiles its modules
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"`interlock {' '.join(words)}` failed: {done.stderr}")
     return done.stdout

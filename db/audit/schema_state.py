@@ -25,7 +25,12 @@ _ADD = in_schema("INSERT INTO interlock.schema_states (objects) VALUES (%(object
 
 
 def present(connection: Connection) -> Objects:
-    """The schema as it is now. The transaction has an empty search path afterwards: names are written in full."""
+    """The schema as it is now. The transaction has an empty search path afterwards: names are written in full.
+
+    The connection leaves its pool, and ends when the caller gives it back: PostgreSQL keeps in a session what it has
+    read of each object, 10 MB.
+    """
+    connection.detach()
     connection.exec_driver_sql("SELECT set_config('search_path', '', true)")
     rows = connection.exec_driver_sql(sql("objects"), ())
     return {object_: digest for object_, digest in rows}

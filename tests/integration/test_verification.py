@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from interlock.db.audit import schema_state
 from interlock.db.audit import verify as audit
+from interlock.db.connection import transaction
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
 from interlock.workers.audit import anchors, evidence, verification
@@ -21,6 +23,7 @@ from interlock.workers.runtime import Runtime
 from tests import databases
 from tests.driving import applied
 from tests.tampering import unprotected
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
@@ -283,3 +286,13 @@ def test_the_age_of_the_newest_anchor_counts_from_it_once_there_are_events_since
         dba.execute("UPDATE anchors SET made_at = made_at - interval '1 hour'")
     applied(client, stories[0], "block")
     assert gauge(runtime, "interlock_anchor_age_seconds") > 3_500
+
+
+def test_no_session_keeps_what_it_read_of_the_whole_schema(runtime: Runtime) -> None:
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    with transaction(runtime.database) as connection:
+        pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        schema_state.present(connection)
+        assert connection.exec_driver_sql(sessions, (pid,)).scalar_one() == 1
+    with transaction(runtime.database) as another:
+        eventually(lambda: another.exec_driver_sql(sessions, (pid,)).scalar_one() == 0)
