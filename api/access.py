@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, cast
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from interlock.api import session_cookie
 from interlock.api.feed import Feed
+from interlock.api.gathering import Gathering
 from interlock.api.inside import inside
 from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
@@ -26,10 +28,10 @@ from interlock.api.waiting import Waiters
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
-from interlock.workers.access.tokens import BEARER, SESSION, Principal, find, in_force
+from interlock.workers.access.tokens import BEARER, SESSION, Principal, find, find_each, in_force
 from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
-from interlock.workers.client.operations import acting
+from interlock.workers.client.operations import accept_fired, accept_together, acting
 from interlock.workers.client.receipts import Receipt
 from interlock.workflows.errors import Archived, BadInput, NotYours, UnknownInstance
 from interlock.workflows.input import names
@@ -52,11 +54,16 @@ class Access:
         self.rates = Rates(runtime.settings.api_rate)
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
+        self.tokens = Gathering(self._find_each, lambda asked: find(runtime, *asked))
         self.feed = Feed(runtime)
         self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
         self.reading_logs = asyncio.Semaphore(LOG_READS)
         self._client = Client(runtime)
+        self.acceptances = Gathering(partial(accept_together, self._client), partial(accept_fired, self._client))
         self._projects: OrderedDict[UUID, str] = OrderedDict()
+
+    def _find_each(self, asked: Sequence[tuple[str, str]]) -> dict[int, Principal | None]:
+        return dict(enumerate(find_each(self.runtime, asked)))
 
     def client(self, principal: Principal, project: str) -> Client:
         """A client that acts for a principal; for use in a greenlet only."""
@@ -184,18 +191,25 @@ class Caller:
         """
         id_ = instances.as_uuid(ref)
         client = self.client(named, write=write) if id_ is None else self.client(ref=id_, write=write)
-        try:
+        with only_of(client.project, ref):
             yield client, id_ or ref
-        except Archived:
-            raise
-        except UnknownInstance:
-            raise UnknownInstance(f"There is no instance {ref!r} in project {client.project!r}.") from None
 
     def _project_of(self, instance_id: UUID) -> str:
         project = self.access.projects_of([instance_id]).get(instance_id)
         if project is None or not self.principal.may_read(project):
             raise UnknownInstance(f"There is no instance {instance_id} in the projects of this token.")
         return project
+
+
+@contextmanager
+def only_of(project: str, ref: str) -> Iterator[None]:
+    """Within it, of an instance that is not found, nothing is said but that it is not in this project."""
+    try:
+        yield
+    except Archived:
+        raise
+    except UnknownInstance:
+        raise UnknownInstance(f"There is no instance {ref!r} in project {project!r}.") from None
 
 
 async def caller(request: Request, given: Credentials) -> Caller:
@@ -222,7 +236,7 @@ async def known(request: Request, presented: str, prefix: str) -> Caller | None:
     access: Access = request.app.state.access
     before = KNOWN.get()
     principal = before.principal if before and (before.token, BEARER) == (presented, prefix) else None
-    principal = principal or await inside(find, access.runtime, presented, prefix)
+    principal = principal or await access.tokens.ask((presented, prefix))
     if principal is None:
         return None
     request.state.token_id, request.state.by = str(principal.token_id), principal.name

@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 
-from interlock.api.access import Called, Caller
+from interlock.api.access import Called, Caller, only_of
 from interlock.api.inside import inside
 from interlock.api.models import Taken, Text, TriggerReceipt, TriggerReceipts, Whole
 from interlock.api.outcomes import ACCEPTED, shown, told
@@ -15,6 +15,7 @@ from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Wait, one_key
 from interlock.api.problems import JsonAnswer, documented
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
+from interlock.workers.client.operations import FiredRow, fired, traced
 from interlock.workers.client.receipts import Receipt, receipt
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workflows.errors import BadInput, UnknownInstance
@@ -67,12 +68,15 @@ async def fire_trigger(
 ) -> JsonAnswer:
     """Fire a trigger, and wait a moment for its outcome. It is accepted, exactly once, also if that takes longer."""
 
-    def fire() -> Receipt:
+    def checked() -> tuple[str, FiredRow]:
         with caller.located(order.instance, order.project, write=True) as (client, ref):
             firing = order.firing(ref, caller.principal.name, one_key(order.request_id, key))
-            return client.fire_many([firing])[0]
+            return client.project, fired(client, firing)
 
-    (outcome,) = await caller.outcomes([await inside(fire)], wait)
+    project, row = await inside(checked)
+    with only_of(project, order.instance), traced([row]):
+        receipt = await caller.access.acceptances.ask(row)
+    (outcome,) = await caller.outcomes([receipt], wait)
     return told(outcome)
 
 

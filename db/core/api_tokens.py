@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine
 
-from interlock.db.fast_path import all_rows, first_row, rows
+from interlock.db.fast_path import all_rows, rows
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
 from interlock.workflows.machines.governance.api_token import Role
@@ -16,17 +16,19 @@ sql = queries(__file__)
 
 # By an index on the whole digest: what is found, and what is not, costs the same.
 _FIND = in_schema("""
-SELECT t.token_id, t.name, t.role, t.projects,
+SELECT t.secret_sha256 AS digest, t.token_id, t.name, t.role, t.projects,
        u.last_used_at IS NULL OR u.last_used_at < now() - interval '1 minute' AS unnoted
   FROM interlock.api_tokens t LEFT JOIN interlock.api_token_uses u USING (token_id)
- WHERE t.secret_sha256 = %(digest)s AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
+ WHERE t.secret_sha256 = ANY(%(digests)s::bytea[])
+   AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
 """)
 _IN_FORCE = in_schema("""
 SELECT t.token_id FROM interlock.api_tokens t
  WHERE t.token_id = ANY(%(ids)s::uuid[]) AND t.state = 'active' AND (t.expires_at IS NULL OR t.expires_at > now())
 """)
 _NOTE_USE = in_schema("""
-INSERT INTO interlock.api_token_uses AS u (token_id, last_used_at) VALUES (%(id)s, now())
+INSERT INTO interlock.api_token_uses AS u (token_id, last_used_at)
+SELECT id, now() FROM unnest(%(ids)s::uuid[]) AS id ORDER BY id
     ON CONFLICT (token_id) DO UPDATE SET last_used_at = now() WHERE u.last_used_at < now() - interval '1 minute'
 RETURNING token_id
 """)
@@ -36,6 +38,7 @@ _COUNT = in_schema("SELECT count(*) FROM interlock.api_tokens")
 class FoundToken(TypedDict):
     """A token in force. `projects`: None for all; `unnoted`: its use was not noted within the last minute."""
 
+    digest: bytes
     token_id: UUID
     name: str
     role: Role
@@ -65,14 +68,15 @@ class TokenRow(TypedDict):
     last_used_at: datetime | None
 
 
-def find(statements: Engine, digest: bytes) -> FoundToken | None:
-    """The token in force whose secret has this SHA-256; None: there is none.
+def find(statements: Engine, digests: Collection[bytes]) -> dict[bytes, FoundToken]:
+    """The tokens in force whose secrets have these SHA-256, by that.
 
     Args:
         statements: the engine for single statements.
-        digest: 32 bytes.
+        digests: 32 bytes each.
     """
-    return cast(FoundToken | None, first_row(statements, _FIND, {"digest": digest}))
+    found = cast(list[FoundToken], all_rows(statements, _FIND, {"digests": list(digests)}))
+    return {bytes(each["digest"]): each for each in found}
 
 
 def in_force(statements: Engine, token_ids: Collection[UUID]) -> set[UUID]:
@@ -85,9 +89,9 @@ def in_force(statements: Engine, token_ids: Collection[UUID]) -> set[UUID]:
     return {row["token_id"] for row in all_rows(statements, _IN_FORCE, {"ids": list(token_ids)})}
 
 
-def note_use(statements: Engine, token_id: UUID) -> None:
-    """Note that a token is in use, unless that was noted within the last minute."""
-    first_row(statements, _NOTE_USE, {"id": token_id})
+def note_use(statements: Engine, token_ids: Collection[UUID]) -> None:
+    """Note that tokens are in use, unless that was noted within the last minute."""
+    all_rows(statements, _NOTE_USE, {"ids": list(token_ids)})
 
 
 def count(connection: Connection) -> int:

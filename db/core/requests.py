@@ -13,10 +13,10 @@ from sqlalchemy.exc import DBAPIError
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.core.revival import revival
-from interlock.db.fast_path import Row, TextStatement, first_row
+from interlock.db.fast_path import Row, TextStatement, all_rows, first_row
 from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, functions, matching, queries, returning
+from interlock.db.statements import Rows, among, as_json, functions, matching, queries, returning
 from interlock.db.tables.core import instances, requests
 from interlock.workflows.authority import refusal
 from interlock.workflows.errors import Attempt, Function, NotYours, RequestConflict, UnknownInstance
@@ -48,6 +48,11 @@ _ACCEPT_ONE = TextStatement(
     in_schema("SELECT interlock.accept_one($1, decode($2, 'hex'), $3::uuid, $4, $5, $6::jsonb, $7, $8)"),
     parameters=8,
 )
+# Of several callers: none of them is to wait for a lock that only one of them needs.
+_ACCEPT_TOGETHER = in_schema("""
+WITH hasty AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true) AS lock_timeout)
+SELECT a.* FROM hasty, interlock.accept_all(CASE WHEN hasty.lock_timeout IS NOT NULL THEN %(rows)s::json END, false) a
+""")
 # The deadline that each instance's present state has begun.
 _TIMERS = in_schema("""
 SELECT r.workflow_id, r.not_before
@@ -103,6 +108,18 @@ def accept(connection: Connection, rows: Rows) -> dict[str, Row]:
     """
     with refusing("accept_all", rows):
         return {row["request_id"]: row for row in returning(connection, _ACCEPT_ALL, rows)}
+
+
+def accept_together(statements: Engine, rows: Rows) -> dict[str, Row]:
+    """Insert requests of several callers, and commit; returns the new ones by request_id, as `accept` does.
+
+    Known ones are left to `accept`, which also counts them.
+
+    Raises:
+        DBAPIError: one of them is refused, or waits for a lock; nothing says which, and none is accepted.
+    """
+    found = all_rows(statements, _ACCEPT_TOGETHER, {"rows": as_json(rows)})
+    return {row["request_id"]: row for row in found}
 
 
 def accept_named(connection: Connection, rows: Rows) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Finds out who a bearer token speaks for, and what it may (docs/spec/token.md). Only its SHA-256 is stored."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -73,12 +73,24 @@ def find(runtime: Runtime, presented: str, prefix: str = BEARER) -> Principal | 
     Returns:
         None if it is no token, or one that is revoked or expired: all cost one look-up, and nothing says which it was.
     """
-    sound = presented.startswith(prefix) and FORM.fullmatch(presented)
-    found = api_tokens.find(runtime.statements, digest_of(presented if sound else NONE))
-    if found is None:
-        return None
-    if found["unnoted"]:
-        api_tokens.note_use(runtime.statements, found["token_id"])
+    return find_each(runtime, [(presented, prefix)])[0]
+
+
+def find_each(runtime: Runtime, presented: Sequence[tuple[str, str]]) -> list[Principal | None]:
+    """The same for several, each with its prefix, by one look-up: the answers in the same order."""
+    digests = [digest_of(token if _is_one(token, prefix) else NONE) for token, prefix in presented]
+    found = api_tokens.find(runtime.statements, set(digests))
+    if unnoted := [each["token_id"] for each in found.values() if each["unnoted"]]:
+        api_tokens.note_use(runtime.statements, unnoted)
+    principals = {digest: _principal(each) for digest, each in found.items()}
+    return [principals.get(digest) for digest in digests]
+
+
+def _is_one(presented: str, prefix: str) -> bool:
+    return presented.startswith(prefix) and FORM.fullmatch(presented) is not None
+
+
+def _principal(found: api_tokens.FoundToken) -> Principal:
     projects = None if found["projects"] is None else frozenset(found["projects"])
     return Principal(found["token_id"], found["name"], found["role"], projects)
 

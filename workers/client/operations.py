@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -52,6 +52,8 @@ from interlock.workflows.output.counts import number_of
 Caller = TypeVar("Caller")  # the type of `session`
 
 BULK = 1_000  # rows of one statement
+NOT_PLAIN = {"authority", "bound_version", "delay_seconds", "not_before"}  # what `accept_one` does not take
+FiredRow = dict[str, Any]  # of `trigger_requests`, from a firing, with what its wake-up says of its instance
 KNOWN_LIMIT = 10_000  # identities remembered; of them only the version can change, by a migration
 
 
@@ -380,10 +382,8 @@ class Operations(Generic[Caller]):
     def _accept(self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None) -> list[Receipt]:
         with self._recorded(session):
             rows = self._rows(firings, session, right)
-            if (at_work := tracing()) is None:
-                return self._accept_rows(firings, rows, session)
-            with at_work.accepting(rows):
-                return self._accept_rows(firings, rows, session)
+            with traced(rows):
+                return self._accept_rows(rows, session)
 
     @contextmanager
     def _recorded(self, session: Caller | None) -> Iterator[None]:
@@ -393,10 +393,8 @@ class Operations(Generic[Caller]):
             self._units.record(refused, session)
             raise
 
-    def _accept_rows(
-        self, firings: Sequence[Firing], rows: Sequence[dict[str, Any]], session: Caller | None
-    ) -> list[Receipt]:
-        plain = len(rows) == 1 and firings[0].after is None and not rows[0].keys() & {"authority", "bound_version"}
+    def _accept_rows(self, rows: Sequence[FiredRow], session: Caller | None) -> list[Receipt]:
+        plain = len(rows) == 1 and not rows[0].keys() & NOT_PLAIN
         if session is None and plain and (alone := self._accept_alone(rows[0])):
             return [alone]
         fingerprints = _fingerprints(rows)
@@ -431,9 +429,7 @@ class Operations(Generic[Caller]):
         held = requests.outcome(self.runtime.statements, firing_row["request_id"]) if status == "waiting" else None
         return receipt(wakeup | {"workflow_id": instance_id} | dict(held or {}))
 
-    def _rows(
-        self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None
-    ) -> list[dict[str, Any]]:
+    def _rows(self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None) -> list[FiredRow]:
         refs = [firing.ref for firing in firings]
         remembered = self._known.keys() & set(refs)
         known = self._identify(refs, session)
@@ -447,7 +443,7 @@ class Operations(Generic[Caller]):
         known = self._identify(refs, session)
         return [self._row(firing, known[firing.ref], right) for firing in firings]
 
-    def _row(self, firing: Firing, identity: Identity, right: Right | None) -> dict[str, Any]:
+    def _row(self, firing: Firing, identity: Identity, right: Right | None) -> FiredRow:
         definition = self.runtime.catalogue.get(identity.type, identity.version)
         definition.require_trigger(firing.trigger)
         wakeup = {"workflow_type": identity.type, "entity_id": identity.entity_id, "triggered_by": firing.by}
@@ -493,6 +489,48 @@ def fire_by_right(
 ) -> Receipt:
     """Fire a trigger by a right of Interlock's own parts, which no caller has; raises as `Operations.fire`."""
     return operations._accept([firing], session, right)[0]
+
+
+def fired(operations: Operations[Any], firing: Firing) -> FiredRow:
+    """The row of a trigger that is to be fired, for `accept_fired`; raises as `Operations.fire`."""
+    with operations._recorded(None):
+        return operations._rows([firing], None)[0]
+
+
+def accept_fired(operations: Operations[Any], row: FiredRow) -> Receipt:
+    """Accept a trigger; raises as `Operations.fire`."""
+    with operations._recorded(None):
+        return operations._accept_rows([row], None)[0]
+
+
+def accept_together(operations: Operations[Any], rows: Sequence[FiredRow]) -> dict[int, Receipt]:
+    """Accept the triggers of several callers in one commit.
+
+    Returns:
+        The receipts of the new ones, by their places in `rows`. The others are left to `accept_fired`, because their
+        `request_id` is known.
+
+    Raises:
+        DBAPIError: one of them is refused or cannot have what it needs at once, so none is accepted; or it is not known
+            whether they are. `accept_fired` tells of each.
+    """
+    sender = operations.runtime.wakeup_sender  # an invalid broker address must raise before anything is accepted
+    new = requests.accept_together(operations.runtime.statements, rows)
+    receipts, woken = dict[int, Receipt](), []
+    for place, each in enumerate(rows):
+        if accepted := new.pop(each["request_id"], None):
+            receipts[place] = receipt(accepted)
+            woken.append(accepted | each["wakeup"])
+    if woken:
+        sender.send(woken)
+    return receipts
+
+
+@contextmanager
+def traced(rows: Sequence[FiredRow]) -> Iterator[None]:
+    """Within it, rows are accepted: a span, if traces are on."""
+    with at_work.accepting(rows) if (at_work := tracing()) else nullcontext():
+        yield
 
 
 def by_token(operations: Operations[Any]) -> bool:

@@ -4,7 +4,8 @@
 -- Accept requests: durable once this commits. One whose request_id is known already is left as it is.
 -- They are numbered in the caller's order and written in that of their ids: callers who fire the same requests, each in
 -- an order of its own, wait for one another in a queue, never in a circle.
-CREATE FUNCTION interlock.accept_all(rows json)
+-- `counting`: whether repetitions are counted; not by who asks again for each of those that are known.
+CREATE FUNCTION interlock.accept_all(rows json, counting boolean DEFAULT true)
     RETURNS TABLE (request_id varchar, seq bigint, partition smallint, workflow_id uuid, trigger varchar, status varchar, result jsonb)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -30,7 +31,7 @@ BEGIN
         ON CONFLICT (request_id) DO NOTHING
     RETURNING t.request_id, t.seq, t.partition, t.workflow_id, t.trigger, t.status, t.result;
     GET DIAGNOSTICS accepted = ROW_COUNT;
-    IF accepted < json_array_length(rows) AND rows->0->>'origin' = 'agent' THEN  -- Interlock's own are repeated by sweeps
+    IF counting AND accepted < json_array_length(rows) AND rows->0->>'origin' = 'agent' THEN  -- Interlock's own are repeated by sweeps
         INSERT INTO interlock.metric_deltas (name, labels, value)
         VALUES ('interlock_idempotency_hits_total', '{}', json_array_length(rows) - accepted);
     END IF;
