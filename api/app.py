@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.api import problems
 from interlock.api.access import Access
 from interlock.api.bounds import Bounds
+from interlock.api.direct import Direct
 from interlock.api.groups import GROUPS, PREFIX, RouteGroup, include
 from interlock.api.mcp import mount
 from interlock.api.mcp.mount import McpMount
 from interlock.api.problems import ProblemDetails
+from interlock.api.routes import triggers
 from interlock.api.routes.health import Readiness
 from interlock.workers.client.async_client import AsyncRuntime
 
@@ -20,7 +22,21 @@ SUMMARY = "Durable state machines for software agents. The actor of each request
 
 
 class Api(FastAPI):
-    """FastAPI, whose document describes problems too."""
+    """FastAPI within bounds, whose document describes problems too."""
+
+    def __init__(self, runtime: AsyncRuntime, groups: Sequence[RouteGroup], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.state.access = Access(runtime)
+        self.state.readiness = Readiness(self.state.access)
+        inner: ASGIApp = super().__call__
+        if group := next((each for each in groups if each.router is triggers.router), None):
+            inner = Direct(inner, group)
+        self._outer = Bounds(inner, runtime.settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        scope["app"] = self
+        await self._outer(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI 3.1 document."""
@@ -37,6 +53,8 @@ def create_app(runtime: AsyncRuntime, groups: Sequence[RouteGroup] = GROUPS) -> 
         groups: the routes.
     """
     app = Api(
+        runtime,
+        groups,
         title="Interlock",
         summary=SUMMARY,
         version="1",
@@ -44,11 +62,8 @@ def create_app(runtime: AsyncRuntime, groups: Sequence[RouteGroup] = GROUPS) -> 
         docs_url=None,  # these pages load programs from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(Bounds, settings=runtime.settings)],
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.access = Access(runtime)
-    app.state.readiness = Readiness(app.state.access)
     problems.install(app)
     for group in groups:
         include(app, group)

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from interlock.api import problems
 from interlock.api.problems import ProblemKind
+from interlock.api.replaying import replayed
 from interlock.workers.operations.allowed_hosts import answers_to
 from interlock.workers.settings import Settings
 from interlock.workflows.input.limits import DEPTH, deeper, read
@@ -57,7 +58,7 @@ class Bounds:
             whole = await _body(scope, receive)
             if not _is_yaml(scope):  # a plan, whose reader has bounds of its own
                 _require_shallow(whole)
-            await self._app(scope, _replayed(whole, receive), noting)
+            await self._app(scope, replayed(whole, receive), noting)
         except OutOfBounds as refused:
             headers = {"Connection": "close"}
             await problems.answer(refused.kind, refused.detail, headers=headers)(scope, receive, noting)
@@ -109,20 +110,6 @@ def _require_shallow(body: bytes) -> None:
         raise OutOfBounds(problems.UNREADABLE, f"The body is no JSON that can be read: {error}") from None
     if deeper(value, depth):
         raise OutOfBounds(problems.INVALID, f"JSON may be nested {DEPTH} deep.")
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that was read already, and then what comes after it."""
-    given = False
-
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
 
 
 def _log(scope: Scope, status: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Errors as problem details (RFC 9457): one table of kinds, and the handlers that answer with them."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -123,7 +123,7 @@ class JsonAnswer(Response):
         self, content: Any, status: int = 200, *, problem: bool = False, headers: Mapping[str, str] | None = None
     ) -> None:
         media_type = MEDIA_TYPE if problem else None
-        text = "" if status == 204 else json_text(content, default=plain)  # h11 fails on a 204 with a body
+        text = "" if status == 204 else json_text(content, default=plain)  # that has none
         super().__init__(text, status, headers, media_type)
 
 
@@ -190,12 +190,24 @@ async def _broken(_request: Request, error: Exception) -> JsonAnswer:
     return answer(BROKEN, "It is in the log of the API.")
 
 
+Told = Callable[[Request, Exception], Awaitable[JsonAnswer]]
+HANDLERS: Mapping[type[Exception], Told] = {
+    errors.InterlockError: _told,
+    DBAPIError: _of_database,
+    **dict.fromkeys(UNREACHABLE, _of_database),
+    RequestValidationError: _invalid,
+    HTTPException: _of_http,
+    Exception: _broken,
+}
+
+
 def install(app: FastAPI) -> None:
     """Answer every error as a problem."""
-    app.add_exception_handler(errors.InterlockError, _told)
-    app.add_exception_handler(DBAPIError, _of_database)
-    for each in UNREACHABLE:
-        app.add_exception_handler(each, _of_database)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(Exception, _broken)
+    for each, told in HANDLERS.items():
+        app.add_exception_handler(each, told)
+
+
+async def of(request: Request, error: Exception) -> JsonAnswer:
+    """The answer to a request that an error ended, as FastAPI gives it."""
+    told = next(HANDLERS[each] for each in type(error).__mro__ if each in HANDLERS)
+    return await told(request, error)
