@@ -30,7 +30,7 @@ QUERY = re.compile(rb"(?:wait=([0-9]{1,4}(?:\.[0-9]{1,9})?))?")
 _key, _wait = TypeAdapter[str | None](IdempotencyKey), TypeAdapter[float](Wait)
 
 
-class Fire(NamedTuple):
+class SoundFire(NamedTuple):
     """A sound request to fire a trigger."""
 
     token: str
@@ -64,7 +64,7 @@ class Direct:
         await answer(scope, receive, send)
 
 
-def sound(scope: Scope, body: bytes) -> Fire | None:
+def sound(scope: Scope, body: bytes) -> SoundFire | None:
     """What a request asks for, as FastAPI reads it; None: that is for FastAPI to say."""
     read = [each for each in scope["headers"] if each[0] in READ]
     headers, query = dict(read), QUERY.fullmatch(scope["query_string"])
@@ -80,10 +80,10 @@ def sound(scope: Scope, body: bytes) -> Fire | None:
         wait = WAIT_SECONDS if query[1] is None else _wait.validate_python(query[1].decode())
     except ValueError:
         return None
-    return Fire(token.strip(), order, key, wait)
+    return SoundFire(token.strip(), order, key, wait)
 
 
-async def _answer(request: Request, fire: Fire) -> Response:
+async def _answer(request: Request, fire: SoundFire) -> Response:
     try:
         if (caller := await known(request, fire.token, BEARER)) is None:
             raise HTTPException(401, headers=CHALLENGE)

@@ -25,7 +25,7 @@ from interlock.workers.overrides.tokens import TokenTerms, issue
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 
-CALLERS = 4
+CALLERS = (16, 4)
 WARM_UP = 200
 Work = Sequence[tuple[UUID, str]]
 
@@ -48,22 +48,31 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
             for instance_id, trigger in work:
                 plant.client.fire(instance_id, trigger, by="bench")
 
-        for fire in (over_http, by_client):
-            rate(plant, fire, WARM_UP)
-        figures = [(rate(plant, over_http, effort.singles), rate(plant, by_client, effort.singles)) for _ in rounds]
+        both = (over_http, by_client)
+        for fire in both:
+            rate(plant, fire, WARM_UP, CALLERS[0])
+        figures = [
+            [[rate(plant, fire, effort.singles, callers) for fire in both] for callers in CALLERS] for _ in rounds
+        ]
     plant.close()
+    return [finding(callers, round_) for callers, round_ in zip(CALLERS, zip(*figures, strict=True), strict=True)]
+
+
+def finding(callers: int, figures: Sequence[Sequence[float]]) -> Finding:
+    """The figures of both sides in each round, with so many callers of each."""
     ours, theirs = zip(*figures, strict=True)
-    compared = f"fire over HTTP / by the Python client, {CALLERS} callers each, no worker"
-    return [Finding("http", compared, "/s", ours, theirs, Bar("≥", 0.6))]
+    name, bar = ("http", Bar("≥", 0.6)) if callers == CALLERS[0] else (f"http{callers}", None)
+    compared = f"fire over HTTP / by the Python client, {callers} callers each, no worker"
+    return Finding(name, compared, "/s", ours, theirs, bar)
 
 
-def rate(plant: Plant, fire: Callable[[Work], None], triggers: int) -> float:
-    """Triggers accepted a second by `CALLERS` callers together."""
-    shares = [list(islice(iter(plant.next, None), triggers // CALLERS)) for _ in range(CALLERS)]
-    with ThreadPoolExecutor(CALLERS) as callers:
+def rate(plant: Plant, fire: Callable[[Work], None], triggers: int, callers: int) -> float:
+    """Triggers accepted a second by so many callers together."""
+    shares = [list(islice(iter(plant.next, None), triggers // callers)) for _ in range(callers)]
+    with ThreadPoolExecutor(callers) as together:
         began = time.perf_counter()
-        list(callers.map(fire, shares))
-        return triggers // CALLERS * CALLERS / (time.perf_counter() - began)
+        list(together.map(fire, shares))
+        return triggers // callers * callers / (time.perf_counter() - began)
 
 
 @contextmanager
