@@ -43,6 +43,7 @@ class Guard:
         needs: the facts of a `Case` that have to be looked up for it: `linked`, `named`, `votes`, `row`.
         bounds: it holds a limited number of times for an instance, so a loop through it ends.
         missing: a pure function of a `Case`: what makes it false, by name. It is shown behind the description.
+        roles: in which the instances are linked that it reads, so that no others are looked up; empty: in all.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Guard:
     needs: frozenset[Fact] = frozenset()
     bounds: bool = False
     missing: Callable[[Case[Any, Any]], Sequence[str]] | None = None
+    roles: tuple[str, ...] = ()
 
     def explanation(self, case: Case) -> str:
         """The description, and what is missing in this case, at most ten by name."""
@@ -390,6 +392,19 @@ class Definition:
             needed: set[Fact] = {fact for fact, needs in own.items() if needs}
             wanted[move.trigger] = wanted[move.trigger].union(needed, *(guard.needs for guard in move.when))
         return wanted
+
+    @cached_property
+    def roles(self) -> Mapping[str, frozenset[str] | None]:
+        """Trigger -> the roles in which the instances are linked that its guards read; None: in all."""
+        read: dict[str, frozenset[str] | None] = {trigger: frozenset() for trigger in self.triggers}
+        for move in self.transitions:
+            guards = [guard for guard in move.when if "linked" in guard.needs]
+            before = read[move.trigger]
+            if before is None or move.relink is not None or not all(guard.roles for guard in guards):
+                read[move.trigger] = None
+            else:
+                read[move.trigger] = before.union(*(guard.roles for guard in guards))
+        return read
 
     def _grows(self, state: str) -> bool:
         return state in self.deadlines and self.deadlines[state].growth is not None

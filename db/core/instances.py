@@ -54,6 +54,7 @@ SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.curre
         SELECT target_id, inverse, source_id FROM interlock.workflow_links) l
   JOIN interlock.workflow_instances i ON i.id = l.other
  WHERE l.one = ANY (ARRAY(SELECT unnest(%(ids)s::uuid[])))
+   AND (%(roles)s::text[] IS NULL OR l.role = ANY (%(roles)s::text[]))
  ORDER BY i.created_at, i.id
 """)
 
@@ -389,11 +390,17 @@ def newest(
     return query.limit(limit)
 
 
-def linked(connection: Connection, ids: Sequence[UUID]) -> list[Row]:
+def linked(connection: Connection, ids: Sequence[UUID], roles: Collection[str] | None = None) -> list[Row]:
     """What is linked to the given instances: workflow_id (of one of them), role, id, workflow_type, definition_version,
     entity_id, current_state, version.
+
+    Args:
+        connection: any.
+        ids: of the given instances.
+        roles: only what is linked in one of these; None: in any.
     """
-    return fast_path.rows(connection, _LINKED, {"ids": list(ids)}) if ids else []
+    given = {"ids": list(ids), "roles": None if roles is None else sorted(roles)}
+    return fast_path.rows(connection, _LINKED, given) if ids else []
 
 
 def with_names(table: Table, project: str | None) -> Select[Any]:

@@ -115,6 +115,36 @@ def test_only_triggers_whose_guards_look_around_cost_a_look(definition: Definiti
             )
 
 
+class Read(dict[str, tuple[Linked, ...]]):
+    """Linked instances in every role; remembers which roles were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roles: set[str] = set()
+
+    def get(self, role: str, _: Any = ()) -> Any:
+        """Nothing stands in the way in any role, so that a guard goes on to the next."""
+        self.roles.add(role)
+        return ()
+
+
+@pytest.mark.parametrize("definition", list(NEWEST.values()), ids=list(NEWEST))
+def test_guards_read_those_roles_of_links_that_they_say(definition: Definition) -> None:
+    for move in definition.transitions:
+        for guard in (each for each in move.when if each.roles):
+            read = Read()
+            guard.holds(replace(favourable(definition, move.sources[0], move.trigger), linked=read))
+            assert "linked" in guard.needs
+            assert read.roles == set(guard.roles)
+            assert definition.roles[move.trigger] is None or read.roles <= (definition.roles[move.trigger] or set())
+
+
+def test_a_trigger_that_changes_a_link_or_has_a_guard_of_unknown_roles_gets_all_links() -> None:
+    story, sprint = NEWEST["story"], NEWEST["sprint"]
+    assert {story.roles[move.trigger] for move in story.transitions if move.relink} == {None}
+    assert None in {sprint.roles[move.trigger] for move in sprint.transitions if "linked" in sprint.needs[move.trigger]}
+
+
 def test_a_task_of_ten_thousand_is_never_looked_up_through_its_workstream() -> None:
     for version in ("1.0.0", "1.1.0"):
         assert all(link.inverse != "tasks" for link in catalogue().get("task", version).links)

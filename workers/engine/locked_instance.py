@@ -142,7 +142,7 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
         instance_id = request["workflow_id"]
         for fact in locked_instances[instance_id].definition.needs.get(request["trigger"], ()):
             wanted[fact].add(instance_id)
-    for other in instances.linked(connection, list(wanted["linked"])):
+    for other in instances.linked(connection, list(wanted["linked"]), _roles(locked_instances, due)):
         add_linked(locked_instances[other["workflow_id"]].linked, other)
     if wanted["named"]:
         _look_up_named(connection, locked_instances, due)
@@ -166,6 +166,17 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
     allowed = operators.current(connection, {each["triggered_by"] for each in overrides})
     for request in overrides:
         locked_instances[request["workflow_id"]].operators = allowed
+
+
+def _roles(locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) -> set[str] | None:
+    """The roles of links that the guards of these requests read; None: all."""
+    found: set[str] = set()
+    for request in due:
+        read = locked_instances[request["workflow_id"]].definition.roles.get(request["trigger"], ())
+        if read is None:
+            return None
+        found.update(read)
+    return found
 
 
 def add_linked(roles: dict[str, tuple[Linked, ...]], row: RowMapping | Row) -> None:

@@ -25,6 +25,7 @@ patch_lost = Guard(
     lambda case: any(patch.state in SET_ASIDE for patch in case.linked.get("patches", ())),
     "none of its patches was quarantined, dropped or rolled back",
     needs=LINKED,
+    roles=("patches",),
 )
 
 tasks_ended_short = on_row(

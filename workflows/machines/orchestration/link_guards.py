@@ -23,7 +23,8 @@ def _all(case: Case, role: str, *states: str) -> bool:
 
 def _every(guard: str, role: str, words: str, *states: str) -> Guard:
     """The guard that every instance linked as `role`, which `words` says, is in one of these states."""
-    return Guard(guard, lambda case: _all(case, role, *states), f"{words} must be {' or '.join(states)}", needs=LINKED)
+    description = f"{words} must be {' or '.join(states)}"
+    return Guard(guard, lambda case: _all(case, role, *states), description, needs=LINKED, roles=(role,))
 
 
 def on_row(guard: str, holds: Callable[[Row], bool], words: str, *, bounds: bool = False) -> Guard:
@@ -45,6 +46,7 @@ dependencies_completed = Guard(
     _dependencies_hold,
     "everything it depends on must be completed, and every gate before it PASSED",
     needs=LINKED,
+    roles=("depends_on", "blocked_by_gates"),
 )
 
 dependency_missing = Guard(
@@ -52,9 +54,16 @@ dependency_missing = Guard(
     lambda case: not _dependencies_hold(case),
     "everything it depends on is completed, and every gate before it PASSED: nothing blocks it",
     needs=LINKED,
+    roles=("depends_on", "blocked_by_gates"),
 )
 
-gate_failed = Guard("gate_failed", _gate_failed, "none of its gates has failed: nothing blocks it", needs=LINKED)
+gate_failed = Guard(
+    "gate_failed",
+    _gate_failed,
+    "none of its gates has failed: nothing blocks it",
+    needs=LINKED,
+    roles=("blocked_by_gates", "gates"),
+)
 
 gates_passed = _every("gates_passed", "gates", "every one of its gates", "PASSED")
 patches_verified = _every("patches_verified", "patches", "every one of its patches", "verified", "committed")
@@ -65,6 +74,7 @@ gate_dependency_failed = Guard(
     lambda case: any(gate.state in ("FAILED", "BLOCKED") for gate in case.linked.get("depends_on", ())),
     "no gate it depends on has failed: nothing blocks it",
     needs=LINKED,
+    roles=("depends_on",),
 )
 
 retries_left = on_row(
