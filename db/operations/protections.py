@@ -54,11 +54,11 @@ TRIGGERS: Mapping[str, str] = {
     "workers": "affinity_fixed bounded_affinity kept kept_whole not_in_future state_in_history worded",
     "workflow_definitions": "bounded_body kept kept_whole worded",
     "workflow_instances": (
-        "born born_typed bounded_bodies bounded_context context_fixed counted_birth counted_departure identity_fixed "
-        "kept kept_whole narrower no_command no_uuid not_archived not_by_clients one_spelling state_has_history "
-        "version_stands worded"
+        "born born_tasks born_typed bounded_bodies bounded_context context_fixed counted_birth counted_departure "
+        "identity_fixed kept kept_whole narrower no_command no_uuid not_archived not_by_clients one_spelling "
+        "state_has_history version_stands worded"
     ),
-    "workflow_links": "links_own noted own_workers worded",
+    "workflow_links": "links_own noted noted_new own_workers worded",
     "workflow_transitions": (
         "add_facts append authorised bounded_metadata history_has_state kept kept_whole migrated_typed "
         "moved_tasks moved_typed narrows policy_dependencies worded"

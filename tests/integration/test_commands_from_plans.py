@@ -126,6 +126,23 @@ def test_raw_sql_gives_nobody_a_command_and_changes_none(land: Landscape) -> Non
     assert state(land.client, gate) == "PASSED"
 
 
+def test_commands_of_one_statement_are_refused_together(land: Landscape) -> None:
+    """One that its operator may give is refused with one for an instance that existed before."""
+    land.gate(["true"])  # by the operator, who has a grant from then on
+    bare, context = by_hand(land, "test_gate"), {"workstream_id": str(land.workstream), "gate_type": "UNIT"}
+    for beside, refused in (((), None), ((bare, land.run, "operator", commanding.OPERATOR, ["touch", "x"]), bare)):
+        born = uuid7()
+        own = (born, land.run, "operator", commanding.OPERATOR, ["true"])
+        land.dba.execute("BEGIN")
+        land.dba.execute(BIRTH, (born, "test_gate", "PENDING", f"g-{born}", land.project, Jsonb(context)))
+        if refused is None:
+            land.dba.execute(COMMAND, own)
+        else:
+            with pytest.raises(RestrictViolation, match=f"instance {refused} cannot get a command"):
+                land.dba.execute(f"{COMMAND}, (%s, %s, %s, %s, 'x', 'command', %s)".encode(), (*own, *beside))
+        land.dba.execute("ROLLBACK")
+
+
 def test_where_a_plans_work_is_done_never_changes(land: Landscape) -> None:
     task = land.task(dict(ONE_LINE))
     elsewhere = land.client.create("run", "elsewhere", project=land.project)["id"]

@@ -31,6 +31,28 @@ def test_no_link_is_deleted_or_changed_by_sql(stage: Stage, dba: Dba, change: st
     assert verify(stage.runtime).ok
 
 
+def test_each_link_that_a_statement_adds_to_an_older_instance_is_recorded_as_a_change(stage: Stage, dba: Dba) -> None:
+    """Two of one source follow each other in its chain; one of an instance that the transaction makes is none."""
+    stage.submit(*GATED_PAIR)
+    with dba.transaction():
+        born = dba.execute(
+            "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,"
+            " context, created_by) SELECT gen_random_uuid(), workflow_type, definition_version, 'pending', 'born',"
+            " project, context, created_by FROM workflow_instances WHERE id = %(b)s RETURNING id",
+            stage.ids,
+        ).fetchone()
+        assert born is not None
+        dba.execute(
+            "INSERT INTO workflow_links (source_id, role, inverse, target_id)"
+            " VALUES (%(b)s, 'x', 'y', %(a)s), (%(new)s, 'x', 'y', %(a)s), (%(b)s, 'x', 'y', %(g)s)",
+            {**stage.ids, "new": born[0]},
+        )
+    noted = dba.execute(
+        "SELECT source_id, number, change FROM link_changes WHERE role = 'x' ORDER BY number"
+    ).fetchall()
+    assert noted == [(stage.ids["b"], 1, "added"), (stage.ids["b"], 2, "added")]
+
+
 def test_nobody_writes_a_change_of_a_link_that_did_not_change(stage: Stage, dba: Dba) -> None:
     stage.submit(*GATED_PAIR)
     with pytest.raises(RestrictViolation, match="written by PostgreSQL itself"):

@@ -114,18 +114,24 @@ CREATE CONSTRAINT TRIGGER moved_whole AFTER INSERT ON interlock.archived_instanc
 -- A name that was used is not free again, nor is an id.
 
 CREATE FUNCTION interlock.not_archived() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    used record;
 BEGIN
-    IF EXISTS (SELECT FROM interlock.archived_instances
-                WHERE (project, workflow_type, entity_id) = (NEW.project, NEW.workflow_type, NEW.entity_id))
-       OR EXISTS (SELECT FROM interlock.archived_instances WHERE id = NEW.id) THEN
-        RAISE EXCEPTION '%/% of project % is archived: its name cannot be reused', NEW.workflow_type, NEW.entity_id,
-            NEW.project USING ERRCODE = 'unique_violation', HINT = 'interlock archive show REF';
+    SELECT c.workflow_type, c.entity_id, c.project INTO used
+      FROM changed c
+     WHERE (SELECT true FROM interlock.archived_instances a
+             WHERE (a.project, a.workflow_type, a.entity_id) = (c.project, c.workflow_type, c.entity_id))
+        OR (SELECT true FROM interlock.archived_instances a WHERE a.id = c.id)
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%/% of project % is archived: its name cannot be reused', used.workflow_type, used.entity_id,
+            used.project USING ERRCODE = 'unique_violation', HINT = 'interlock archive show REF';
     END IF;
-    RETURN NEW;
+    RETURN NULL;
 END $$;
 
-CREATE TRIGGER not_archived BEFORE INSERT ON interlock.workflow_instances
-    FOR EACH ROW EXECUTE FUNCTION interlock.not_archived();
+CREATE TRIGGER not_archived AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.not_archived();
 
 -- Moving. The caller has locked the instances; what is asked again here is seen after that. `held` says why they may not.
 

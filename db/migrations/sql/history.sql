@@ -99,13 +99,13 @@ DECLARE
 BEGIN
     IF NEW.seq = 1 THEN
         SELECT i.workflow_type, i.entity_id, d.initial_state AS state, d.version, interlock.birth_hash(i) AS hash, i.created_at AS at,
-               '0'::xid8 AS xid INTO before
+               '0'::xid8 AS xid, EXISTS (SELECT FROM interlock.handovers h WHERE h.workflow_id = i.id) AS frozen INTO before
           FROM interlock.workflow_instances i
           JOIN interlock.workflow_definitions d ON d.type = i.workflow_type AND d.version = i.definition_version
          WHERE i.id = NEW.workflow_id;
     ELSE
-        SELECT i.workflow_type, i.entity_id, t.to_state AS state, t.definition_version AS version, t.hash, t.created_at AS at, t.xid
-          INTO before
+        SELECT i.workflow_type, i.entity_id, t.to_state AS state, t.definition_version AS version, t.hash, t.created_at AS at, t.xid,
+               EXISTS (SELECT FROM interlock.handovers h WHERE h.workflow_id = i.id) AS frozen INTO before
           FROM interlock.workflow_transitions t JOIN interlock.workflow_instances i ON i.id = t.workflow_id
          WHERE t.workflow_id = NEW.workflow_id AND t.seq = NEW.seq - 1;
     END IF;
@@ -113,7 +113,7 @@ BEGIN
         RAISE EXCEPTION 'history of instance % has no event before %', NEW.workflow_id, NEW.seq
             USING ERRCODE = 'check_violation';
     END IF;
-    IF EXISTS (SELECT FROM interlock.handovers h WHERE h.workflow_id = NEW.workflow_id) THEN
+    IF before.frozen THEN
         RAISE EXCEPTION 'instance % is frozen: it is handed over to another system', NEW.workflow_id
             USING ERRCODE = 'restrict_violation', HINT = 'interlock definitions handover TYPE --back';
     END IF;

@@ -44,27 +44,34 @@ END $$;
 
 CREATE FUNCTION interlock.link_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        -- At birth, and only until something was changed.
-        IF EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.source_id AND created_at = now())
-           AND NOT EXISTS (SELECT FROM interlock.link_changes WHERE source_id = NEW.source_id) THEN
-            RETURN NULL;
-        END IF;
-    ELSIF TG_OP = 'DELETE' AND EXISTS (
+    IF TG_OP = 'DELETE' AND EXISTS (
         SELECT FROM interlock.archived_links a
          WHERE (a.source_id, a.role, a.target_id) = (OLD.source_id, OLD.role, OLD.target_id)) THEN
         RETURN NULL;
-    ELSE
-        PERFORM interlock.note_link('removed', OLD);
     END IF;
-    IF TG_OP <> 'DELETE' THEN
+    PERFORM interlock.note_link('removed', OLD);
+    IF TG_OP = 'UPDATE' THEN
         PERFORM interlock.note_link('added', NEW);
     END IF;
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON interlock.workflow_links
+CREATE TRIGGER noted AFTER UPDATE OR DELETE ON interlock.workflow_links
     FOR EACH ROW EXECUTE FUNCTION interlock.link_changed();
+
+-- All links of a statement together: nearly all are made at their source's birth, before anything was changed, and are no change.
+-- Scalar subqueries: of EXISTS and joins, PostgreSQL might read a whole table (so in `not_archived`, `commands_made`, `born_tasks`).
+CREATE FUNCTION interlock.links_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM interlock.note_link('added', added)
+       FROM made added
+      WHERE (SELECT i.created_at = now() FROM interlock.workflow_instances i WHERE i.id = added.source_id) IS NOT TRUE
+         OR (SELECT true FROM interlock.link_changes c WHERE c.source_id = added.source_id LIMIT 1);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER noted_new AFTER INSERT ON interlock.workflow_links REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.links_added();
 
 -- Only a change of a link writes here.
 CREATE FUNCTION interlock.by_links_only() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,7 +1,7 @@
 -- What a round of deciding leads to, in one statement: instances to where their last move leads (if they still stand
 -- where they were decided), events in the order decided (the `append` trigger checks each and continues its chain), and
 -- what became of each request (only one still pending can be settled). Fewer rows than given would mean a lost race.
--- The array is for the planner: it takes JSON for a hundred rows and would rather read all instances than look up as many.
+-- The arrays are for the planner: it takes JSON for a hundred rows, and would rather read all instances, or all that is pending, than look up as many.
 WITH moves AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%(moves)s::json) AS m (id uuid, seen integer, version integer, state text)
 ), moved AS (
@@ -19,6 +19,9 @@ WITH moves AS MATERIALIZED (
                id uuid, workflow_id uuid, seq integer, workflow_type text, definition_version text, from_state text,
                to_state text, trigger text, triggered_by text, request_id text, severity text, metadata jsonb)
     RETURNING 1
+), outcomes AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(settled)s::json) AS s (
+               seq bigint, status text, result jsonb, error text, delay_seconds double precision, held_by uuid)
 ), settled AS (
     UPDATE interlock.trigger_requests r
        SET status = s.status,
@@ -29,9 +32,8 @@ WITH moves AS MATERIALIZED (
                              ELSE now() + make_interval(secs => s.delay_seconds) END,
            held_by = COALESCE(s.held_by, r.held_by),
            finished_at = CASE WHEN s.status IN ('applied', 'rejected', 'superseded', 'dead') THEN now() END
-      FROM json_to_recordset(%(settled)s::json) AS s (
-               seq bigint, status text, result jsonb, error text, delay_seconds double precision, held_by uuid)
-     WHERE r.seq = s.seq AND r.status = 'pending'
+      FROM outcomes s
+     WHERE r.seq = s.seq AND r.status = 'pending' AND r.seq = ANY (ARRAY(SELECT seq FROM outcomes))
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM moved) AS moved,

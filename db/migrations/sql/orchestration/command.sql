@@ -26,41 +26,38 @@ CREATE TABLE interlock.commands (
 );
 CREATE INDEX commands_patch ON interlock.commands (patch_id) WHERE patch_id IS NOT NULL;
 
--- One question after the other: a single expression would prepare all of them for every row.
-CREATE FUNCTION interlock.command_made() RETURNS trigger LANGUAGE plpgsql AS $$
+-- All commands of a statement together. An operator's, one that comes with the plan of its run, or that of a failed gate, which is run
+-- again: the very same.
+CREATE FUNCTION interlock.commands_made() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    type     varchar;
-    replaces text;
-    fresh    boolean;
-    run      uuid;
-    may      boolean := false;
+    refused uuid := (
+        SELECT m.workflow_id
+          FROM made m
+          LEFT JOIN LATERAL (
+                SELECT CASE i.workflow_type WHEN 'task' THEN (SELECT t.run_id FROM interlock.tasks t WHERE t.task_id = i.id)
+                                            WHEN 'test_gate' THEN (SELECT g.run_id FROM interlock.test_gates g WHERE g.gate_id = i.id) END
+                           AS run_id,
+                       CASE i.workflow_type WHEN 'test_gate' THEN i.context->>'retry_of' END AS replaces
+                  FROM interlock.workflow_instances i
+                 WHERE i.id = m.workflow_id AND i.created_at = now() AND i.version = 0 OFFSET 0) its ON true
+         WHERE its.run_id IS DISTINCT FROM m.run_id
+            OR CASE WHEN m.source = 'operator' THEN interlock.is_operator(m.made_by)
+                    WHEN (SELECT r.created_at = now() FROM interlock.workflow_instances r WHERE r.id = m.run_id) THEN true
+                    ELSE (SELECT true FROM interlock.commands c JOIN interlock.test_gates g ON g.gate_id = c.workflow_id
+                           WHERE c.workflow_id::text = its.replaces AND g.state = 'FAILED'
+                             AND to_jsonb(c) - 'workflow_id' = to_jsonb(m) - 'workflow_id') END IS NOT TRUE
+         LIMIT 1);
 BEGIN
-    SELECT workflow_type, context->>'retry_of', created_at = now() AND version = 0 INTO type, replaces, fresh
-      FROM interlock.workflow_instances WHERE id = NEW.workflow_id;
-    IF type = 'task' THEN
-        SELECT run_id INTO run FROM interlock.tasks WHERE task_id = NEW.workflow_id;
-    ELSIF type = 'test_gate' THEN
-        SELECT run_id INTO run FROM interlock.test_gates WHERE gate_id = NEW.workflow_id;
+    IF refused IS NOT NULL THEN
+        RAISE EXCEPTION 'instance % cannot get a command: it comes with the plan of its run, or from an operator, when the '
+                        'instance is created', refused
+            USING ERRCODE = 'restrict_violation', HINT = 'interlock run PLAN';
     END IF;
-    IF NEW.source = 'operator' THEN
-        may := interlock.is_operator(NEW.made_by);
-    ELSE
-        may := EXISTS (SELECT FROM interlock.workflow_instances WHERE id = run AND created_at = now());
-        IF NOT may AND type = 'test_gate' THEN  -- a failed gate that is run again: the very same
-            may := EXISTS (SELECT FROM interlock.commands c JOIN interlock.test_gates g ON g.gate_id = c.workflow_id
-                            WHERE c.workflow_id::text = replaces AND g.state = 'FAILED'
-                              AND to_jsonb(c) - 'workflow_id' = to_jsonb(NEW) - 'workflow_id');
-        END IF;
-    END IF;
-    IF fresh AND run = NEW.run_id AND may THEN
-        RETURN NEW;
-    END IF;
-    RAISE EXCEPTION 'instance % cannot get a command: it comes with the plan of its run, or from an operator, when the '
-                    'instance is created', NEW.workflow_id
-        USING ERRCODE = 'restrict_violation', HINT = 'interlock run PLAN';
+    RETURN NULL;
 END $$;
 
-CREATE TRIGGER made BEFORE INSERT ON interlock.commands FOR EACH ROW EXECUTE FUNCTION interlock.command_made();
+CREATE TRIGGER made AFTER INSERT ON interlock.commands REFERENCING NEW TABLE AS made FOR EACH STATEMENT
+    EXECUTE FUNCTION interlock.commands_made();
 
 CREATE TRIGGER record_body_digests AFTER INSERT ON interlock.commands REFERENCING NEW TABLE AS made FOR EACH STATEMENT
     EXECUTE FUNCTION interlock.record_body_digests('workflow_id');

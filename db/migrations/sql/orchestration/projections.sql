@@ -59,7 +59,7 @@ END $$;
 CREATE TRIGGER add_facts BEFORE INSERT ON interlock.workflow_transitions  -- triggers fire by name: before `append`, which hashes
     FOR EACH ROW EXECUTE FUNCTION interlock.add_facts();
 
--- One trigger for all kinds but tasks' moves (`moved_tasks`). One for each, with a WHEN, would cost every statement that writes a row more than the row:
+-- One trigger for all kinds but tasks (`born_tasks`, `moved_tasks`). One for each, with a WHEN, would cost every statement that writes a row more than the row:
 -- PostgreSQL reads a trigger's condition anew, from its stored text, in each statement.
 DO $$
 DECLARE
@@ -69,7 +69,7 @@ BEGIN
     FOR event IN VALUES ('born', 'workflow_instances', 'false'),
                         ('moved', 'workflow_transitions', 'NEW.trigger = ''definition.migrate''') LOOP
         SELECT string_agg(format('WHEN %L THEN PERFORM interlock.%s_%s(NEW);', type, event.column1, type), ' ')
-          INTO cases FROM (SELECT type FROM interlock.kinds() WHERE type <> 'task' OR event.column1 = 'born' UNION ALL VALUES ('phase'), ('schedule')
+          INTO cases FROM (SELECT type FROM interlock.kinds() WHERE type <> 'task' UNION ALL VALUES ('phase'), ('schedule')
                             UNION ALL VALUES ('brake')
                             UNION ALL SELECT unnest(ARRAY['approval', 'limit', 'handover', 'budget', 'subscription'])
                              WHERE event.column1 = 'moved') AS k;
@@ -84,6 +84,9 @@ BEGIN
                        event.column1, event.column2);
     END LOOP;
 END $$;
+
+CREATE TRIGGER born_tasks AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.born_tasks();
 
 CREATE TRIGGER moved_tasks AFTER INSERT ON interlock.workflow_transitions REFERENCING NEW TABLE AS made
     FOR EACH STATEMENT EXECUTE FUNCTION interlock.moved_tasks();

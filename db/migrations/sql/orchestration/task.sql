@@ -99,34 +99,43 @@ CREATE TRIGGER claim_ended AFTER UPDATE OF ended_at ON interlock.task_claims FOR
 CREATE TRIGGER claim_deleted AFTER DELETE ON interlock.task_claims FOR EACH ROW
     WHEN (OLD.ended_at IS NULL) EXECUTE FUNCTION interlock.claim_weighs();
 
-CREATE FUNCTION interlock.born_task(new interlock.workflow_instances) RETURNS void LANGUAGE plpgsql AS $$
+-- All tasks that are born in a statement together, as they move: one by one, each would be three statements.
+CREATE FUNCTION interlock.born_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    c          jsonb   := NEW.context;
-    workstream uuid    := (c->>'workstream_id')::uuid;
-    run        uuid;
-    its_state  varchar;
-    critical   boolean := COALESCE((c->>'is_critical')::boolean, false);
-    depends_on uuid[]  := interlock.uuids(c->'depends_on');
-    before     uuid[]  := interlock.uuids(c->'blocked_by_gates');
+    refused record;
 BEGIN
-    SELECT run_id, state INTO run, its_state FROM interlock.workstreams WHERE ws_id = workstream;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'workstream % of task % does not exist', workstream, NEW.entity_id
+    SELECT i.entity_id, i.context->>'workstream_id' AS workstream, w.state INTO refused
+      FROM changed i
+      LEFT JOIN LATERAL (SELECT * FROM interlock.workstreams WHERE ws_id = (i.context->>'workstream_id')::uuid OFFSET 0) w ON true
+     WHERE i.workflow_type = 'task' AND i.definition_version NOT LIKE '0.%'
+       AND (w.ws_id IS NULL OR w.state IN ('validating', 'completed', 'failed', 'cancelled', 'skipped'))
+     LIMIT 1;
+    IF FOUND AND refused.state IS NULL THEN
+        RAISE EXCEPTION 'workstream % of task % does not exist', refused.workstream, refused.entity_id
             USING ERRCODE = 'foreign_key_violation';
-    ELSIF its_state IN ('validating', 'completed', 'failed', 'cancelled', 'skipped') THEN  -- WORKSTREAM-2
-        RAISE EXCEPTION 'workstream % is %: it takes no more tasks', workstream, its_state USING ERRCODE = 'check_violation';
+    ELSIF FOUND THEN  -- WORKSTREAM-2
+        RAISE EXCEPTION 'workstream % is %: it takes no more tasks', refused.workstream, refused.state USING ERRCODE = 'check_violation';
     END IF;
-    INSERT INTO interlock.tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
-                       required_capabilities, affinity, tool, limit_key, priority, retry_count, max_retries, timeout_sec, unmet, created_at,
-                       metadata)
-    VALUES (NEW.id, workstream, run, NEW.current_state, COALESCE(c->>'kind', 'command'), critical, depends_on,
-            interlock.uuids(c->'gates'), interlock.texts(c->'required_capabilities'), interlock.texts(c->'affinity'),
-            CASE WHEN length(c->>'tool') <= 100 THEN c->>'tool' END, CASE WHEN length(c->>'limit_key') <= 100 THEN c->>'limit_key' END,
-            COALESCE((c->>'priority')::integer, 0), COALESCE((c->>'retry_count')::integer, 0),
-            COALESCE((c->>'max_retries')::integer, 3),
-            COALESCE((c->>'timeout_sec')::double precision, 1800), cardinality(depends_on) + cardinality(before),
-            NEW.created_at, interlock.metadata(c));
-    PERFORM interlock.signal(run, 'task', NEW.id, workstream, NULL, NEW.current_state, critical);
+    WITH born AS (
+        INSERT INTO interlock.tasks (task_id, workstream_id, run_id, state, kind, is_critical, depends_on, gate_dependencies,
+                           required_capabilities, affinity, tool, limit_key, priority, retry_count, max_retries, timeout_sec, unmet, created_at,
+                           metadata)
+        SELECT i.id, w.ws_id, w.run_id, i.current_state, COALESCE(c->>'kind', 'command'), COALESCE((c->>'is_critical')::boolean, false),
+               of.depends_on, interlock.uuids(c->'gates'), interlock.texts(c->'required_capabilities'), interlock.texts(c->'affinity'),
+               CASE WHEN length(c->>'tool') <= 100 THEN c->>'tool' END, CASE WHEN length(c->>'limit_key') <= 100 THEN c->>'limit_key' END,
+               COALESCE((c->>'priority')::integer, 0), COALESCE((c->>'retry_count')::integer, 0),
+               COALESCE((c->>'max_retries')::integer, 3),
+               COALESCE((c->>'timeout_sec')::double precision, 1800),
+               cardinality(of.depends_on) + cardinality(interlock.uuids(c->'blocked_by_gates')), i.created_at, interlock.metadata(c)
+          FROM changed i
+         CROSS JOIN LATERAL (SELECT * FROM interlock.workstreams WHERE ws_id = (i.context->>'workstream_id')::uuid OFFSET 0) w
+         CROSS JOIN LATERAL (SELECT i.context AS c, interlock.uuids(i.context->'depends_on') AS depends_on OFFSET 0) of
+         WHERE i.workflow_type = 'task' AND i.definition_version NOT LIKE '0.%'
+        RETURNING run_id, task_id, workstream_id, state, is_critical
+    )
+    INSERT INTO interlock.run_signals (run_id, kind, entity_id, parent_id, state, critical)
+    SELECT run_id, 'task', task_id, workstream_id, state, is_critical FROM born;
+    RETURN NULL;
 END $$;
 
 -- Tasks follow all events of a statement together: one by one, each would be a statement of its own, which costs more than its row.
