@@ -196,6 +196,8 @@ class Storm:
         waits = {each.workflow_id: each for each in self.healer.list_stuck("--all")}
         for run in self._open_runs():
             yield f"the run {run} has not ended: {waits.get(run)}"
+        if self._open_runs():
+            yield from (f"waits: {each}" for each in waits.values())
         yield from self._dead_ends(waits)
         with self.installation.client() as client:
             verdict = verify.verify(client.runtime.database)
