@@ -3,6 +3,7 @@
 Text is wrapped between words. Where not even that makes a table narrow enough, each row is a list of its values.
 """
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -11,6 +12,7 @@ from rich.text import Text
 
 LONGEST_WORD = 24  # of a text of several words; longer ones in it (paths, JSON) are broken
 PADDING, BORDER = 2, 1  # of a column
+WORD = re.compile(r"^\s*\S+|\S+")  # blanks before the first are kept beside it
 
 
 def drawn(title: Text, names: Sequence[Text], rows: Sequence[Sequence[Text]], width: int) -> RenderableType:
@@ -53,7 +55,7 @@ def _lines(cells: Sequence[Text]) -> list[int]:
 
 def _least(cell: Text) -> int:
     """How narrow a cell can be: what is one word is not broken, in a text of several only a long word is."""
-    words = [Text(word).cell_len for word in cell.plain.split()]
+    words = [Text(word).cell_len for word in WORD.findall(cell.plain)]
     return max(words, default=1) if len(words) < 2 else min(max(words), LONGEST_WORD)
 
 

@@ -8,7 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rich.console import Console, Group
@@ -125,6 +125,7 @@ def test_a_text_tells_no_urls_user() -> None:
 CELLS = st.lists(st.text(st.characters(categories=("L", "N", "P")), max_size=30), max_size=4).map(" ".join)
 
 
+@example(rows=[(" entity-17", "", "")], width=29)  # a blank before it needs room, too
 @given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4), width=st.integers(20, 150))
 def test_a_table_fits_its_terminal_and_breaks_no_name(rows: list[tuple[str, str, str]], width: int) -> None:
     console = Console(width=width, file=StringIO(), color_system=None)
