@@ -32,7 +32,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import Account, commands_account
 from interlock.workflows.input.names import DEFAULT_PROJECT
-from tests import databases, leftovers
+from tests import databases, huge_pages, leftovers
 from tests.homes import open_directory, share
 from tests.nodes import Node, node
 from tests.rights import operate
@@ -115,9 +115,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take what was imported and collected out of garbage collection: it stays until the end."""
+    """Take what was imported and collected out of garbage collection, and into huge pages: it stays until the end."""
     gc.collect()
     gc.freeze()
+    huge_pages.collapse()
 
 
 def _group(item: pytest.Item) -> str:
