@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from tests.listening import answering
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,6 @@ def collector() -> Iterator[Collector]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         kept.endpoint = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
         yield kept
-        server.shutdown()
-        thread.join()

@@ -9,6 +9,7 @@ from typing import Any
 from interlock.workers.effects.declared import EffectCall
 from interlock.workflows.definition import Deadline, Definition, Effect, T
 from interlock.workflows.effects import effect
+from tests.small_machines import small_machine
 
 ran: list[str] = []
 
@@ -30,18 +31,13 @@ def by_function(call: EffectCall) -> None:
 
 def _copy(name: str, effect_name: str) -> Definition:
     asked = (Effect(effect_name, done="served", failed="missed"),)
-    return Definition(
-        type=name,
-        version="1.0.0",
-        summary="Something that a server does.",
-        states=("waiting", "serving", "served", "missed"),
-        initial="waiting",
-        terminal=frozenset({"served", "missed"}),
-        transitions=(
-            T("serve", "waiting", "serving", effects=asked),
-            T("served", "serving", "served", by="effect"),
-            T("missed", "serving", "missed", by="effect", severity="error"),
-        ),
+    return small_machine(
+        name,
+        "Something that a server does.",
+        "waiting serving | served missed",
+        T("serve", "waiting", "serving", effects=asked),
+        T("served", "serving", "served", by="effect"),
+        T("missed", "serving", "missed", by="effect", severity="error"),
     )
 
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
 from interlock.workflows.guard_context import Case
+from tests.small_machines import small_machine
 
 broken: set[str] = set()  # agents for whom the guard `sound` raises, as long as they are in here
 
@@ -21,33 +22,23 @@ def _sound(case: Case) -> bool:
 
 sound = Guard("sound", _sound, "it must be sound")
 
-ANNOUNCEMENT = Definition(
-    type="announcement",
-    version="1.0.0",
-    summary="Something told to the world, which answers.",
-    states=("drafted", "announcing", "announced", "unheard"),
-    initial="drafted",
-    terminal=frozenset({"announced", "unheard"}),
-    transitions=(
-        T("announce", "drafted", "announcing", effects=(Effect("notice", done="heard", failed="give_up"),)),
-        T("heard", "announcing", "announced", by="effect"),
-        T("give_up", "announcing", "unheard", by="effect", severity="error"),
-    ),
+ANNOUNCEMENT = small_machine(
+    "announcement",
+    "Something told to the world, which answers.",
+    "drafted announcing | announced unheard",
+    T("announce", "drafted", "announcing", effects=(Effect("notice", done="heard", failed="give_up"),)),
+    T("heard", "announcing", "announced", by="effect"),
+    T("give_up", "announcing", "unheard", by="effect", severity="error"),
 )
 
-TURNSTILE = Definition(
-    type="turnstile",
-    version="1.0.0",
-    summary="Open and shut for ever, but for a guard that can break.",
-    states=("shut", "open", "removed"),
-    initial="shut",
-    terminal=frozenset({"removed"}),
+TURNSTILE = small_machine(
+    "turnstile",
+    "Open and shut for ever, but for a guard that can break.",
+    "shut open | removed",
+    T("coin", "shut", "open", when=(sound,)),
+    T("push", "open", "shut"),
+    T("remove", ("shut", "open"), "removed"),
     resting=frozenset({"shut"}),
-    transitions=(
-        T("coin", "shut", "open", when=(sound,)),
-        T("push", "open", "shut"),
-        T("remove", ("shut", "open"), "removed"),
-    ),
     deadlines=MappingProxyType({"open": Deadline(3600.0, "push")}),
 )
 

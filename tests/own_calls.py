@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from interlock import Definition, Effect, T, webhook
+from tests.small_machines import small_machine
 
 webhook(
     "tests_page",
@@ -29,20 +30,15 @@ class Severity(BaseModel, extra="forbid"):
     severity: int
 
 
-INCIDENT = Definition(
-    type="incident",
-    version="1.0.0",
-    summary="An incident that somebody is paged for.",
-    states=("open", "paging", "paged", "unheard"),
-    initial="open",
-    terminal=frozenset({"paged", "unheard"}),
+INCIDENT = small_machine(
+    "incident",
+    "An incident that somebody is paged for.",
+    "open paging | paged unheard",
+    T("page", "open", "paging", effects=(Effect("tests_page", done="took", failed="nobody_took"),)),
+    T("took", "paging", "paged", by="effect"),
+    T("nobody_took", "paging", "unheard", by="effect", severity="critical"),
     context=Where,
     data={"page": Severity},
-    transitions=(
-        T("page", "open", "paging", effects=(Effect("tests_page", done="took", failed="nobody_took"),)),
-        T("took", "paging", "paged", by="effect"),
-        T("nobody_took", "paging", "unheard", by="effect", severity="critical"),
-    ),
 )
 
 WORKFLOWS: Mapping[tuple[str, str], Definition] = {("incident", "1.0.0"): INCIDENT}

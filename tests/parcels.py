@@ -17,28 +17,24 @@ from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, 
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.link_guards import retries_left
 from tests.rights import operate
+from tests.small_machines import small_machine
 
 VOTED = Guard(
     "two_said_so", lambda case: bool(case.votes - {case.by}), "another must say so too", needs=frozenset({"votes"})
 )
 
-PARCEL_1_0 = Definition(
-    type="parcel",
-    version="1.0.0",
-    summary="A parcel, from packed to delivered.",
-    states=("packed", "sent", "stopped", "delivered", "lost"),
-    initial="packed",
-    terminal=frozenset({"delivered", "lost"}),
-    transitions=(
-        T("send", "packed", "sent"),
-        T("stop", "sent", "stopped", approval=ApprovalPoint()),
-        T("go_on", "stopped", "sent", when=(VOTED,)),
-        T("go_on", "stopped", "stopped"),
-        T("deliver", "sent", "delivered"),
-        T("lose", ("sent", "stopped"), "lost", severity="error"),
-        T("weigh", "packed", "packed", effects=(Effect("notice", done="weighed"),)),
-        T("weighed", "packed", "packed", by="effect"),
-    ),
+PARCEL_1_0 = small_machine(
+    "parcel",
+    "A parcel, from packed to delivered.",
+    "packed sent stopped | delivered lost",
+    T("send", "packed", "sent"),
+    T("stop", "sent", "stopped", approval=ApprovalPoint()),
+    T("go_on", "stopped", "sent", when=(VOTED,)),
+    T("go_on", "stopped", "stopped"),
+    T("deliver", "sent", "delivered"),
+    T("lose", ("sent", "stopped"), "lost", severity="error"),
+    T("weigh", "packed", "packed", effects=(Effect("notice", done="weighed"),)),
+    T("weighed", "packed", "packed", by="effect"),
     deadlines=MappingProxyType({"sent": Deadline(3600.0, "lose")}),
 )
 

@@ -9,6 +9,7 @@ from interlock.workers.effects.declared import EffectCall
 from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
 from interlock.workflows.effects import effect
 from interlock.workflows.guard_context import Case
+from tests.small_machines import small_machine
 
 
 class Registry(BaseModel, extra="forbid"):
@@ -76,22 +77,17 @@ def _light(case: Case[Shipment, Start]) -> bool:
 
 light = Guard("light", _light, "replicas and ticket must be less than 100 together")
 
-SHIPMENT = Definition(
-    type="shipment",
-    version="1.0.0",
-    summary="Something to ship, whose context and data have models.",
-    states=("planned", "shipping", "shipped", "lost"),
-    initial="planned",
-    terminal=frozenset({"shipped", "lost"}),
+SHIPMENT = small_machine(
+    "shipment",
+    "Something to ship, whose context and data have models.",
+    "planned shipping | shipped lost",
+    T("start", "planned", "shipping", when=(light,), effects=(Effect("tests_ship", "arrived", "failed"),)),
+    T("drop", "planned", "lost"),
+    T("arrived", "shipping", "shipped", by="effect"),
+    T("failed", "shipping", "lost", by="effect"),
+    T("late", "shipping", "lost", by="machinery"),
     context=Shipment,
     data={"start": Start, "arrived": Shipped},
-    transitions=(
-        T("start", "planned", "shipping", when=(light,), effects=(Effect("tests_ship", "arrived", "failed"),)),
-        T("drop", "planned", "lost"),
-        T("arrived", "shipping", "shipped", by="effect"),
-        T("failed", "shipping", "lost", by="effect"),
-        T("late", "shipping", "lost", by="machinery"),
-    ),
     deadlines={"shipping": Deadline(900, "late", context_key="patience_seconds")},
 )
 

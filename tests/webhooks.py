@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.listening import answering
+
 
 @dataclass
 class Webhook:
@@ -43,12 +45,6 @@ def webhook() -> Iterator[Webhook]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Answer)) as server:
         told.url = f"json://127.0.0.1:{server.server_port}/"
-        try:
-            yield told
-        finally:
-            server.shutdown()
-            thread.join()
+        yield told

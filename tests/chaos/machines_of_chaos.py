@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
 from interlock.workflows.guard_context import Case
+from tests.small_machines import small_machine
 
 DOZE_SECONDS = 1.0
 
@@ -24,23 +25,18 @@ def _in_no_hurry(case: Case) -> bool:
 
 in_no_hurry = Guard("in_no_hurry", _in_no_hurry, "it takes as long as it takes")
 
-TICKET = Definition(
-    type="ticket",
-    version="1.0.0",
-    summary="Slow to take, told to the world, and waking by a timer.",
-    states=("open", "taken", "telling", "dozing", "closed"),
-    initial="open",
-    terminal=frozenset({"closed"}),
-    transitions=(
-        T("take", "open", "taken", when=(in_no_hurry,)),
-        T("give_back", "taken", "open"),
-        T("tell", "taken", "telling", effects=(Effect("notice", done="told", failed="not_told"),)),
-        T("told", "telling", "taken", by="effect"),
-        T("not_told", "telling", "taken", by="effect", severity="error"),
-        T("doze", "taken", "dozing"),
-        T("wake", "dozing", "taken"),
-        T("close", "taken", "closed"),
-    ),
+TICKET = small_machine(
+    "ticket",
+    "Slow to take, told to the world, and waking by a timer.",
+    "open taken telling dozing | closed",
+    T("take", "open", "taken", when=(in_no_hurry,)),
+    T("give_back", "taken", "open"),
+    T("tell", "taken", "telling", effects=(Effect("notice", done="told", failed="not_told"),)),
+    T("told", "telling", "taken", by="effect"),
+    T("not_told", "telling", "taken", by="effect", severity="error"),
+    T("doze", "taken", "dozing"),
+    T("wake", "dozing", "taken"),
+    T("close", "taken", "closed"),
     deadlines=MappingProxyType({"dozing": Deadline(DOZE_SECONDS, "wake")}),
 )
 

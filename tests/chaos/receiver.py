@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.listening import answering
+
 STALL_SECONDS = 60.0  # nobody is stalled for ever, whatever happens to the test
 
 
@@ -84,12 +86,6 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def receiving() -> Iterator[Receiver]:
     """A receiver on a free port of this machine while the block runs; `url` is how apprise writes it."""
-    with _Server(("127.0.0.1", 0), _Handler) as server:
+    with answering(_Server(("127.0.0.1", 0), _Handler)) as server:
         server.receiver = Receiver(url=f"json://127.0.0.1:{server.server_port}/")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield server.receiver
-        finally:
-            server.shutdown()
-            thread.join()
+        yield server.receiver

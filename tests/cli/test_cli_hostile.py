@@ -10,20 +10,12 @@ import psycopg
 import pytest
 
 from tests.cli.terminal import Answer, Terminal, json_values
-from tests.cli.walking import Words, every_command, said
+from tests.cli.walking import LASTING, Words, every_command, said
 from tests.legacy import rename
 from tests.unit.test_names import HOSTILE
 
 EVERY = dict(every_command())
-WRITING = {
-    ("up",),
-    ("down",),
-    ("metrics", "serve"),
-    ("api", "serve"),
-    ("definitions", "lock"),
-    ("backup", "take"),
-    ("restore",),
-}
+WRITING = LASTING | {("backup", "take"), ("restore",)}
 LISTING = {  # what shows instances to people, beside what is asked about one by its name
     ("list",), ("stuck", "--all"), ("runs",), ("worker", "list"), ("dead",), ("doctor",), ("archive", "list"),
     ("operator", "list", "--all"), ("override", "list"), ("patch", "list"), ("breaker", "list"), ("job", "list"),

@@ -58,13 +58,18 @@ def agent(terminal: Terminal, name: str, folder: Path, *words: str) -> tuple[str
     return (name, "--secret-file", str(folder / "secret"))
 
 
+def claiming(terminal: Terminal, name: str, folder: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """An agent's options, and the claim of the first task of a plan that it has submitted."""
+    submitted(terminal, folder, AGENTS_PLAN, name)
+    me = agent(terminal, name, folder)
+    return me, eventually(lambda: terminal.ok("worker", "claim", *me), SECONDS)
+
+
 @pytest.mark.promise("O1")
 def test_an_agent_that_lost_everything_but_its_secret_goes_on_where_it_was(
     terminal: Terminal, name: str, tmp_path: Path
 ) -> None:
-    submitted(terminal, tmp_path, AGENTS_PLAN, name)
-    me = agent(terminal, name, tmp_path)
-    claimed = eventually(lambda: terminal.ok("worker", "claim", *me), SECONDS)
+    me, claimed = claiming(terminal, name, tmp_path)
     again = terminal.run("worker", "register", name, "--can", name)
     assert again.code == 2
     busy = terminal.run("worker", "claim", *me)
@@ -81,9 +86,7 @@ def test_an_agent_that_lost_everything_but_its_secret_goes_on_where_it_was(
 def test_an_agent_whose_claim_was_revoked_has_room_at_once_and_claims_the_next_task(
     terminal: Terminal, name: str, tmp_path: Path
 ) -> None:
-    submitted(terminal, tmp_path, AGENTS_PLAN, name)
-    me = agent(terminal, name, tmp_path)
-    lost = eventually(lambda: terminal.ok("worker", "claim", *me), SECONDS)
+    me, lost = claiming(terminal, name, tmp_path)
     terminal.ok("fire", lost["task"], "user_cancelled", "--by", "ann", "--wait")
     taken = eventually(lambda: terminal.ok("worker", "claim", *me), SECONDS)
     assert taken["task"] != lost["task"]

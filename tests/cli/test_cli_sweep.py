@@ -6,17 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import Answer, Terminal, json_values
-from tests.cli.walking import Words, every_command, options, said
+from tests.cli.walking import LASTING, Words, every_command, options, said
 
 EVERY = dict(every_command())
-STAYING = {
-    ("up",),
-    ("down",),
-    ("metrics", "serve"),
-    ("api", "serve"),
-    ("mcp", "serve"),
-    ("definitions", "lock"),
-}  # they start, stop, serve, write
+STAYING = LASTING | {("mcp", "serve")}
 NOT_JSON = {  # servers; what is JSON in any case; a script for a shell
     ("metrics", "serve"), ("api", "serve"), ("api", "document"), ("mcp", "serve"), ("completion",),
 }  # fmt: skip

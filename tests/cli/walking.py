@@ -32,6 +32,8 @@ READERS: set[Words] = {  # they change nothing
     *(("audit", each) for each in ("verify", "validate", "verify-report", "checkpoint")),
     *(("archive", each) for each in ("list", "show")),
 }  # fmt: skip
+LASTING: set[Words] = {("up",), ("down",), ("metrics", "serve"), ("api", "serve"), ("definitions", "lock")}
+"""What starts, stops, serves or writes."""
 
 
 @cache

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from interlock.workflows.definition import Definition, Guard, T
 from interlock.workflows.guard_context import Case
+from tests.small_machines import small_machine
 
 EVER = 600.0
 
@@ -23,17 +24,12 @@ def _hangs(case: Case) -> bool:
     return True
 
 
-CLOCK = Definition(
-    type="clock",
-    version="1.0.0",
-    summary="May stand still.",
-    states=("wound", "running", "stopped"),
-    initial="wound",
-    terminal=frozenset({"stopped"}),
-    transitions=(
-        T("start", "wound", "running", when=(Guard("hangs", _hangs, "it goes"),)),
-        T("stop", "running", "stopped"),
-    ),
+CLOCK = small_machine(
+    "clock",
+    "May stand still.",
+    "wound running | stopped",
+    T("start", "wound", "running", when=(Guard("hangs", _hangs, "it goes"),)),
+    T("stop", "running", "stopped"),
 )
 
 WORKFLOWS: Mapping[tuple[str, str], Definition] = {("clock", "1.0.0"): CLOCK}

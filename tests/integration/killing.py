@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from interlock.workflows.definition import Definition, Guard, T
 from interlock.workflows.guard_context import Case
+from tests.small_machines import small_machine
 
 
 def _kills(case: Case) -> bool:
@@ -14,14 +15,11 @@ def _kills(case: Case) -> bool:
     return True
 
 
-MINE = Definition(
-    type="mine",
-    version="1.0.0",
-    summary="Ends who steps on it.",
-    states=("laid", "cleared"),
-    initial="laid",
-    terminal=frozenset({"cleared"}),
-    transitions=(T("step", "laid", "cleared", when=(Guard("kills", _kills, "it is harmless"),)),),
+MINE = small_machine(
+    "mine",
+    "Ends who steps on it.",
+    "laid | cleared",
+    T("step", "laid", "cleared", when=(Guard("kills", _kills, "it is harmless"),)),
 )
 
 WORKFLOWS: Mapping[tuple[str, str], Definition] = {("mine", "1.0.0"): MINE}

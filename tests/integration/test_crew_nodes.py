@@ -209,6 +209,12 @@ def _at_work(client: Client, project: str, dba: "psycopg.Connection[Any]", folde
     return worker, task
 
 
+def _is_given_back(client: Client, worker: UUID, task: UUID, why: str) -> None:
+    eventually(lambda: state(client, task) == "retrying", PATIENCE)
+    eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
+    assert why in client.history(task)[-1]["metadata"]["reason"]
+
+
 @pytest.mark.usefixtures("engine")
 def test_a_killed_node_is_noticed_by_the_one_that_takes_its_place(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
@@ -218,9 +224,7 @@ def test_a_killed_node_is_noticed_by_the_one_that_takes_its_place(
         worker, task = _at_work(client, project, dba, tmp_path)
         doomed.kill()
     with working(settings, tmp_path):
-        eventually(lambda: state(client, task) == "retrying", PATIENCE)
-        eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
-    assert "was killed" in client.history(task)[-1]["metadata"]["reason"]
+        _is_given_back(client, worker, task, "was killed")
 
 
 @pytest.mark.usefixtures("engine")
@@ -231,9 +235,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
     with working(settings, tmp_path):
         worker, task = _at_work(client, project, dba, tmp_path)
         os.kill(client.show(worker)["context"]["pid"], signal.SIGKILL)
-        eventually(lambda: state(client, task) == "retrying", PATIENCE)
-        eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
-        assert "was killed" in client.history(task)[-1]["metadata"]["reason"]
+        _is_given_back(client, worker, task, "was killed")
 
 
 @pytest.mark.usefixtures("engine")
@@ -245,9 +247,7 @@ def test_a_stopped_node_gives_back_what_outlasts_its_patience(
         (command,) = noted(tmp_path, "begun")
         stopping.process.send_signal(signal.SIGTERM)
         stopping.process.wait(PATIENCE)
-    eventually(lambda: state(client, task) == "retrying", PATIENCE)
-    assert "is shutting down" in client.history(task)[-1]["metadata"]["reason"]
-    eventually(lambda: state(client, worker) == "shutdown", PATIENCE)
+    _is_given_back(client, worker, task, "is shutting down")
     eventually(lambda: not psutil.pid_exists(command), PATIENCE)
 
 

@@ -18,7 +18,7 @@ from interlock.workers.pool.registration import WorkerDescription, heartbeat, re
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
-from tests.crewing import Site, hand, row, silence
+from tests.crewing import Site, hand, row, silence, take
 from tests.driving import drain_all, make_due, state, swept, trail
 from tests.rights import fire, known
 
@@ -72,8 +72,7 @@ def test_a_task_without_retries_fails_with_its_worker(
 ) -> None:
     (task,) = site.queue(1, max_retries=0)
     worker = hand(runtime)
-    claims.take(runtime, known(worker))
-    drain_all(runtime)
+    take(runtime, worker)
     silence(dba, worker, MISSED)
     sweep()
     assert state(client, task) == "failed"
@@ -84,8 +83,7 @@ def test_a_worker_heard_of_again_recovers_and_works_on(
 ) -> None:
     (task,) = site.queue()
     worker = hand(runtime)
-    claims.take(runtime, known(worker))
-    drain_all(runtime)
+    take(runtime, worker)
     silence(dba, worker, MISSED)
     sweep()
     assert heartbeat(runtime, [known(worker)])[worker]["state"] == "unresponsive"
@@ -105,8 +103,7 @@ def test_an_unresponsive_worker_is_shut_down_after_five_minutes(
 ) -> None:
     site.queue()
     worker = hand(runtime)
-    claims.take(runtime, known(worker))
-    drain_all(runtime)
+    take(runtime, worker)
     silence(dba, worker, MISSED)
     sweep()
     sweep()
@@ -248,8 +245,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
 ) -> None:
     lost, other = site.queue(2)
     worker = hand(runtime, "W")
-    claims.take(runtime, known(worker))  # and then a fault
-    drain_all(runtime)
+    take(runtime, worker)  # and then a fault
     assert work_loop.work(runtime, known(worker)) == 1
     drain_all(runtime)
     assert (state(client, lost), state(client, other)) == ("retrying", "completed")

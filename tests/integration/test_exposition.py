@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.request import urlopen
 from uuid import UUID
@@ -22,6 +21,7 @@ from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.driving import UP_TO_REVIEW, applied
+from tests.listening import answering
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -30,12 +30,8 @@ pytestmark = pytest.mark.integration
 @contextmanager
 def served(runtime: Runtime) -> Iterator[str]:
     """The exporter's address, while the block runs."""
-    with metrics_server.listening(runtime, "127.0.0.1", 0) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with metrics_server.listening(runtime, "127.0.0.1", 0) as server, answering(server):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def scraped(url: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
@@ -21,6 +20,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from tests.listening import free_port
 from tests.nodes import Node, node
 from tests.waiting import eventually
 
@@ -39,7 +39,7 @@ def flower(settings: Settings, servers: Servers, tmp_path: Path) -> Iterator[str
     """The address of the part `flower`, started by the very command and environment that `interlock up` uses."""
     home = home_of(settings)
     home.create()
-    port = _free_port()
+    port = free_port()
     known = Servers(
         database_url=settings.database_url or "",
         broker_url=settings.broker_url or "",
@@ -60,12 +60,6 @@ def flower(settings: Settings, servers: Servers, tmp_path: Path) -> Iterator[str
         finally:
             process.terminate()
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask(

@@ -208,12 +208,19 @@ def test_a_gate_that_ended_before_a_node_was_free_is_not_run(land: Landscape) ->
     assert not (land.place.path / "ran").exists()
 
 
+@pytest.fixture
+def leased_long(
+    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+) -> tuple[Landscape, Settings]:
+    """A landscape whose effects keep their leases for longer than a test takes, and its nodes' settings."""
+    return Landscape(make_runtime(**LONG_LEASE), dba, tmp_path), settings.model_copy(update=LONG_LEASE)
+
+
 @pytest.mark.promise("O11")
 def test_a_gate_whose_process_is_killed_is_run_again_at_once(
-    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+    leased_long: tuple[Landscape, Settings], tmp_path: Path
 ) -> None:
-    land = Landscape(make_runtime(**LONG_LEASE), dba, tmp_path)
-    chosen = settings.model_copy(update=LONG_LEASE)
+    land, chosen = leased_long
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"):
         gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 97.3", shell=True)  # noqa: S604 - its point
         eventually(lambda: _sleepers("97.3"), timeout=30)
@@ -227,11 +234,10 @@ def test_a_gate_whose_process_is_killed_is_run_again_at_once(
 
 @pytest.mark.promise("O11")
 def test_a_gate_whose_node_is_killed_is_run_again_by_the_node_that_takes_its_place(
-    settings: Settings, make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
+    leased_long: tuple[Landscape, Settings], tmp_path: Path
 ) -> None:
     """Long before its lease ends, as a killed node's tasks."""
-    land = Landscape(make_runtime(**LONG_LEASE), dba, tmp_path)
-    chosen = settings.model_copy(update=LONG_LEASE)
+    land, chosen = leased_long
     gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 96.3", shell=True)  # noqa: S604 - its point
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2") as doomed:
         eventually(lambda: _sleepers("96.3"), timeout=30)

@@ -17,13 +17,12 @@ from interlock.workers.operations.playbooks import ChangeStep, Step, recover_wor
 from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.phases import freeze, thaw
 from interlock.workers.overrides.transaction import OverrideOrder
-from interlock.workers.pool import claims
 from interlock.workers.runtime import Runtime
 from interlock.workflows.plan.read import read_plan
 from tests.cli.terminal import Answer
-from tests.crewing import Site, hand
+from tests.crewing import Site, hand, take
 from tests.driving import applied, drain_all, make_due, state, swept
-from tests.rights import OF_SECRET, SECRET, fire, known
+from tests.rights import OF_SECRET, SECRET, fire
 from tests.running import Stage
 from tests.stuck import age, found, terminal
 
@@ -146,8 +145,7 @@ def test_a_claimed_task_that_was_begun_meanwhile_goes_on(
     offer = found(runtime, task, everything=True).command
     dba.execute("DELETE FROM task_claims")
     dba.execute("UPDATE workers SET current_load = 0")
-    claims.take(runtime, known(worker))
-    drain_all(runtime)
+    take(runtime, worker)
     assert state(client, task) == "running"
     refused(runtime, offer)
     assert state(client, task) == "running"
@@ -158,16 +156,14 @@ def test_a_task_that_another_worker_runs_again_is_not_made_anew(
     runtime: Runtime, client: Client, site: Site, dba: Dba
 ) -> None:
     (task,) = site.queue()
-    claims.take(runtime, known(hand(runtime, "W")))
-    drain_all(runtime)
+    take(runtime, hand(runtime, "W"))
     make_due(dba, "timeout_exceeded")
     offer = found(runtime, task, everything=True).command
     assert offer.startswith("interlock override reset-task")
     come(runtime, dba)
     make_due(dba, "retry_delay_elapsed")
     come(runtime, dba)
-    claims.take(runtime, known(hand(runtime, "V")))
-    drain_all(runtime)
+    take(runtime, hand(runtime, "V"))
     assert state(client, task) == "running"
     refused(runtime, offer)
     assert state(client, task) == "running"

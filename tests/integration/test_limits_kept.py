@@ -20,6 +20,7 @@ from interlock.workers.overrides.limits import LimitedName, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site
+from tests.listening import answering
 from tests.nodes import Node, node
 from tests.rights import grant
 from tests.waiting import eventually
@@ -74,19 +75,6 @@ def _closed(caller: socket.socket) -> bool:
 
 
 @contextmanager
-def _receiving() -> Iterator[_Calls]:
-    server = _Calls()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@contextmanager
 def _watching(database_url: str) -> Iterator[list[int]]:
     """How many places were held at most, in snapshots of the database taken one after another."""
     most, ended = [0], threading.Event()
@@ -129,7 +117,7 @@ def test_limit_4_a_limit_of_three_is_never_exceeded_while_workers_are_killed(
     print("seed", seed)
     chance = random.Random(seed)
     with ExitStack() as running:
-        calls = running.enter_context(_receiving())
+        calls = running.enter_context(answering(_Calls()))
         receiver = f"http://127.0.0.1:{calls.server_port}"
         most = running.enter_context(_watching(str(settings.database_url)))
         words = ("worker", "-Q", "triggers,sweeps,effects,gates,work", "-c", "4")

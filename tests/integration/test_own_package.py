@@ -19,6 +19,7 @@ import pytest
 from interlock.supervisor.environment import environment
 from interlock.workers.effects import holder
 from interlock.workers.settings import Settings
+from tests.listening import answering
 from tests.nodes import CELERY, node
 from tests.waiting import eventually
 from tests.wheels import built, installed
@@ -72,17 +73,13 @@ def serving() -> Iterator[Service]:
         def handle_error(self, *_: object) -> None:
             """Who asked was killed."""
 
-    with Server(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with answering(Server(("127.0.0.1", 0), Answer)) as server:
         service.url = f"http://127.0.0.1:{server.server_port}"
         try:
             yield service
         finally:
             for each in service.slow.values():
                 each.set()
-            server.shutdown()
-            thread.join()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,11 @@ import pytest
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor, metrics
-from interlock.workers.pool import claims
 from interlock.workers.runtime import Runtime
-from tests.crewing import Site, hand, silence
+from tests.crewing import Site, hand, silence, take
 from tests.driving import applied, drain_all, make_due, state, swept
 from tests.legacy import rename
-from tests.rights import fire, known
+from tests.rights import fire
 from tests.running import Stage
 from tests.stuck import age, look, terminal
 
@@ -27,8 +26,7 @@ HALF_AN_HOUR, HOUR, DAY = 1800.0, 3600.0, 86_400.0
 
 def test_a_task_is_stuck_once_it_has_run_for_half_an_hour(runtime: Runtime, site: Site, dba: Dba) -> None:
     (task,) = site.queue()
-    claims.take(runtime, known(hand(runtime)))
-    drain_all(runtime)
+    take(runtime, hand(runtime))
     age(dba, task, HALF_AN_HOUR - 5)
     assert look(runtime) == []
     age(dba, task, HALF_AN_HOUR + 1)

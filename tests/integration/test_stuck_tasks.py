@@ -9,9 +9,8 @@ from interlock.workers.client.client import Client
 from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import AGENT, EXECUTE, Registration
 from interlock.workers.runtime import Runtime
-from tests.crewing import Site, hand
+from tests.crewing import Site, hand, take
 from tests.driving import applied, drain_all, make_due, state
-from tests.rights import known
 from tests.running import Stage
 from tests.stuck import found, look, paste
 
@@ -24,8 +23,7 @@ def test_a_running_task_names_its_worker_and_is_made_anew_once_its_time_is_over(
     runtime: Runtime, client: Client, site: Site, dba: Dba
 ) -> None:
     (task,) = site.queue()
-    claims.take(runtime, known(hand(runtime, "W")))
-    drain_all(runtime)
+    take(runtime, hand(runtime, "W"))
     told = found(runtime, task, everything=True)
     assert re.match(r"worker W \(busy, last heartbeat \d+ s ago\) runs it; it times out at ", told.reason)
     paste(runtime, told.command)
@@ -42,8 +40,7 @@ def test_a_queued_task_names_the_capability_nobody_offers(runtime: Runtime, clie
     assert told.reason == "it waits for a worker: none offers cobol"
     assert told.command.startswith("INTERLOCK_CAPABILITIES=cobol celery -A interlock.workers.main:app worker -Q work")
     hand(runtime, "old-hand", capabilities=("cobol",))
-    claims.take(runtime, known(found_worker(client, "old-hand")))
-    drain_all(runtime)
+    take(runtime, found_worker(client, "old-hand"))
     assert state(client, task) == "running"
 
 
@@ -94,8 +91,7 @@ def test_a_queued_task_whose_worker_is_suspended_is_freed(runtime: Runtime, clie
 
 def test_a_queued_task_whose_workers_are_busy_says_how_many(runtime: Runtime, site: Site) -> None:
     _, second = site.queue(2)
-    claims.take(runtime, known(hand(runtime)))
-    drain_all(runtime)
+    take(runtime, hand(runtime))
     told = found(runtime, second, everything=True)
     assert told.reason == "1 worker that could run it: busy (0 draining)"
     paste(runtime, told.command)
@@ -117,8 +113,7 @@ def test_a_claimed_task_that_was_never_begun_is_taken_from_its_worker(
     assert state(client, task) == "cancelled"
     ((anew,),) = dba.execute("SELECT task_id FROM tasks WHERE state = 'pending'").fetchall()
     applied(client, anew, "scheduler_assigned")
-    claims.take(runtime, known(hand(runtime, "V")))
-    drain_all(runtime)
+    take(runtime, hand(runtime, "V"))
     assert state(client, anew) == "running"
 
 

@@ -26,6 +26,7 @@ from interlock.workflows.errors import AlreadyExists, BadInput, NotYours
 from tests.archived import approval, archive, expire_timers
 from tests.driving import block_stories, drain_all, outcome
 from tests.integration.test_relay import block
+from tests.listening import answering
 from tests.subscribing import (
     ORDER,
     data,
@@ -64,13 +65,9 @@ def dripping() -> Iterator[str]:
                 while not ended.wait(0.05):
                     self.wfile.write(b"x")
 
-    with ThreadingTCPServer(("127.0.0.1", 0), Dripping) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with answering(ThreadingTCPServer(("127.0.0.1", 0), Dripping)) as server:
         yield f"http://127.0.0.1:{server.server_address[1]}/"
         ended.set()
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

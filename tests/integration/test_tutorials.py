@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.listening import free_port
 from tests.listings import Command, File, listings
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -76,15 +76,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         opened.close()
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_a_tutorial_does_what_it_says(page: str, shell: Shell, tmp_path: Path) -> None:
-    ports = {port: free_port() for port in ("8000", "8080")}
+    ports = {port: str(free_port()) for port in ("8000", "8080")}
     text = PORT.sub(lambda found: ports[found[0]], (TUTORIALS / page).read_text())
     steps = list(listings(text))
     assert any(isinstance(each, File) for each in steps)

@@ -145,23 +145,18 @@ class Play:
 
     def meet_new(self) -> None:
         """Find what was made in the place of others."""
-        ids = self.stage.ids
-        for approval in (each for each in self.world.approvals if each.name not in ids):
-            assert approval.of
-            found = self.stage.dba.execute(
-                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'lands'",
-                (ids[approval.of.name],),
-            ).fetchall()
-            assert len(found) == 1, f"the landing of {approval.of.name} should have been asked for, once"
-            ids[approval.name] = found[0][0]
-        for thing in (each for each in self.world.things() if each.name not in ids):
-            assert thing.retry_of
-            found = self.stage.dba.execute(
-                "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = 'retry_of'",
-                (ids[thing.retry_of.name],),
-            ).fetchall()
-            assert len(found) == 1, f"{thing.name} should have been made"
-            ids[thing.name] = found[0][0]
+        for approval in (each for each in self.world.approvals if each.name not in self.stage.ids):
+            self._meet(approval.name, "lands", approval.of)
+        for thing in (each for each in self.world.things() if each.name not in self.stage.ids):
+            self._meet(thing.name, "retry_of", thing.retry_of)
+
+    def _meet(self, name: str, role: str, of: Thing | None) -> None:
+        assert of
+        found = self.stage.dba.execute(
+            "SELECT source_id FROM workflow_links WHERE target_id = %s AND role = %s", (self.stage.ids[of.name], role)
+        ).fetchall()
+        assert len(found) == 1, f"{name} should have been made, once"
+        self.stage.ids[name] = found[0][0]
 
 
 def take(play: Play, verb: str, chances: Random) -> None:

@@ -1,78 +1,60 @@
-"""Which table each shipped machine is held to, and what its moves and events must say beside."""
+"""Machines as `machines_by_hand.txt` has them: not derived from the code, which can so be held to them.
 
-from tests.unit.move_table import Table
-from tests.unit.move_tables_orchestration import (
-    CIRCUIT_BREAKER,
-    PATCH_LEDGER,
-    PATCH_LEDGER_1_1,
-    PHASE,
-    REGRESSION,
-    RUN,
-    TASK,
-    TASK_1_1,
-    TEST_GATE,
-    TEST_GATE_1_1,
-    UET_WORKER,
-    WORKER,
-    WORKER_1_1,
-    WORKSTREAM,
-    WORKSTREAM_1_1,
-)
-from tests.unit.move_tables_others import (
-    API_TOKEN,
-    BRAKE,
-    BUDGET,
-    DEPRECATION,
-    HANDOVER,
-    JOB,
-    LIMIT,
-    NARROWING,
-    OLDER_TASK,
-    OLDER_WORKSTREAM,
-    OLDEST_WORKSTREAM,
-    OPERATOR_GRANT,
-    REFUSAL_LOG,
-    SCHEDULE,
-    STEP,
-    SUBSCRIPTION,
-    SUPERVISED_WORKER,
-)
+Each part of that file is for a machine's version, or several: where it is from, and which version it adds to, if any;
+its states, of which the first is the initial one, and in which it ends; then a line a rule, which is
+`source source -> dest`, the triggers where they are fixed (`: a b`), and the severity where it is not info (`! error`).
+Severities are EVENT-3's by kind of transition and those that a transition's own text gives: what a person decides is a
+warning, as a retry and a recovery are.
+"""
 
-TABLES: dict[tuple[str, str], Table] = {
-    ("phase", "1.0.0"): PHASE,
-    ("run", "1.0.0"): RUN,
-    ("run", "1.1.0"): RUN,
-    ("workstream", "0.1.0"): OLDEST_WORKSTREAM,
-    ("workstream", "0.2.0"): OLDER_WORKSTREAM,
-    ("workstream", "1.0.0"): WORKSTREAM,
-    ("workstream", "1.1.0"): WORKSTREAM_1_1,
-    ("task", "0.2.0"): OLDER_TASK,
-    ("task", "1.0.0"): TASK,
-    ("task", "1.1.0"): TASK_1_1,
-    ("step", "0.1.0"): STEP,
-    ("worker", "1.0.0"): WORKER,
-    ("worker", "1.1.0"): WORKER_1_1,
-    ("uet_worker", "1.0.0"): UET_WORKER,
-    ("patch_ledger", "1.0.0"): PATCH_LEDGER,
-    ("patch_ledger", "1.1.0"): PATCH_LEDGER_1_1,
-    ("test_gate", "1.0.0"): TEST_GATE,
-    ("test_gate", "1.1.0"): TEST_GATE_1_1,
-    ("circuit_breaker", "1.0.0"): CIRCUIT_BREAKER,
-    ("regression", "1.0.0"): REGRESSION,
-    ("supervised_worker", "1.0.0"): SUPERVISED_WORKER,
-    ("job", "1.0.0"): JOB,
-    ("operator_grant", "1.0.0"): OPERATOR_GRANT,
-    ("api_token", "1.0.0"): API_TOKEN,
-    ("deprecation", "1.0.0"): DEPRECATION,
-    ("refusal_log", "1.0.0"): REFUSAL_LOG,
-    ("narrowing", "1.0.0"): NARROWING,
-    ("limit", "1.0.0"): LIMIT,
-    ("handover", "1.0.0"): HANDOVER,
-    ("budget", "1.0.0"): BUDGET,
-    ("brake", "1.0.0"): BRAKE,
-    ("schedule", "1.0.0"): SCHEDULE,
-    ("subscription", "1.0.0"): SUBSCRIPTION,
-}
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+PART = re.compile(r"(\w+) ([\d. ]+) as in (.+?)(?:, and all of ([\d.]+))?")
+RULE = re.compile(r"([\w ]+) -> (\w+)(?: : ([\w ]+?))?(?: ! (\w+))?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A machine as it is written out."""
+
+    source: str
+    states: tuple[str, ...]
+    terminal: frozenset[str]
+    pairs: dict[tuple[str, str], frozenset[str]]
+    severities: dict[tuple[str, str], str]
+
+
+NOTHING = Table("", (), frozenset(), {}, {})
+TABLES: dict[tuple[str, str], Table] = {}
+
+
+def _read(part: str) -> None:
+    head, *lines = part.splitlines()
+    found = PART.fullmatch(head)
+    assert found, head
+    type_, versions, source, base = found.groups()
+    known = TABLES[type_, base] if base else NOTHING
+    states, ends, pairs, severities = known.states, known.terminal, {**known.pairs}, {**known.severities}
+    for line in lines:
+        word, _, listed = line.partition(" ")
+        if word == "states":
+            states += tuple(listed.split())
+        elif word == "ends":
+            ends |= {*listed.split()}
+        else:
+            rule = RULE.fullmatch(line)
+            assert rule, line
+            sources, entered, triggers, severity = rule.groups()
+            for left in sources.split():
+                pairs[left, entered] = frozenset((triggers or "").split())
+                severities[left, entered] = severity or "info"
+    TABLES.update({(type_, each): Table(source, states, ends, pairs, severities) for each in versions.split()})
+
+
+for each in Path(__file__).with_name("machines_by_hand.txt").read_text().strip().split("\n\n"):
+    _read(each)
 
 # Moves along a pair of the table by another trigger than the one that gives the pair its severity.
 OTHERWISE_SEVERE = {

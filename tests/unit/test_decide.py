@@ -12,6 +12,7 @@ from interlock.workflows.definition import ApprovalPoint, Deadline, Definition, 
 from interlock.workflows.guard_context import Case, Linked, Override
 from interlock.workflows.outcomes import Applied, Rejected, Superseded, Waiting
 from interlock.workflows.versioning.shortest_path import route
+from tests.small_machines import small_machine
 
 STORY, PR_REVIEW, APPROVAL, SPRINT = (catalogue().get(type_) for type_ in ("story", "pr_review", "approval", "sprint"))
 MERGED = Linked("pr_review", "PR-1", "merged")
@@ -23,16 +24,7 @@ def case(state: str, trigger: str, **facts: Any) -> Case:
 
 
 def guarded(*moves: Any, **rest: Any) -> Definition:
-    return Definition(
-        type="door",
-        version="1.0.0",
-        summary="",
-        states=("shut", "ajar", "open"),
-        initial="shut",
-        terminal=frozenset({"ajar", "open"}),
-        transitions=tuple(moves),
-        **rest,
-    )
+    return small_machine("door", "", "shut | ajar open", *moves, **rest)
 
 
 def test_a_false_guard_is_a_refusal_with_its_name_its_words_and_what_is_legal() -> None:

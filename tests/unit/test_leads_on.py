@@ -11,6 +11,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.by_hand import move_by_hand
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.definition import Deadline, Definition, T
+from tests.small_machines import small_machine
 
 SETTINGS = Settings.model_construct()
 NEWEST = [*catalogue().newest.values()]
@@ -83,18 +84,13 @@ def test_a_person_is_told_what_goes_well_and_what_ends_badly_only_as_the_last_re
 
 
 def test_an_end_that_several_states_can_come_to_is_the_last_resort_of_a_machine_that_gives_no_severities() -> None:
-    paper = Definition(
-        type="paper",
-        version="1.0.0",
-        summary="A paper, from a draft to its print.",
-        states=("draft", "review", "printed", "withdrawn"),
-        initial="draft",
-        terminal=frozenset({"printed", "withdrawn"}),
-        transitions=(
-            T("withdraw", ("draft", "review"), "withdrawn"),
-            T("hand_in", "draft", "review"),
-            T("print", "review", "printed"),
-        ),
+    paper = small_machine(
+        "paper",
+        "A paper, from a draft to its print.",
+        "draft review | printed withdrawn",
+        T("withdraw", ("draft", "review"), "withdrawn"),
+        T("hand_in", "draft", "review"),
+        T("print", "review", "printed"),
     )
     assert [(move := move_by_hand(paper, state)) and move.trigger for state in ("draft", "review")] == [
         "hand_in",

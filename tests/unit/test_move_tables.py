@@ -11,8 +11,7 @@ from interlock.workflows.outcomes import Applied, Rejected
 from interlock.workflows.versioning.export import recorded
 from tests.unit.cases import favourable
 from tests.unit.forbidden_moves import FORBIDDEN, FORBIDDEN_0_1
-from tests.unit.move_table import Table
-from tests.unit.move_tables import OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES
+from tests.unit.move_tables import OTHERWISE_SEVERE, REQUIRED_METADATA, TABLES, Table
 
 DELIVERY = {"story", "sprint", "pr_review", "approval"}
 PARTS = [
