@@ -6,11 +6,11 @@ for it (HTTP-4).
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -36,6 +36,7 @@ from interlock.workers.client.receipts import Receipt
 from interlock.workflows.errors import Archived, BadInput, NotYours, UnknownInstance
 from interlock.workflows.input import names
 
+Found = TypeVar("Found")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ACTS = 4  # what operators do at once: each has a thread and connections of its own
 REPORTS = 2  # made or checked at once, by anybody: operators do not wait for them
@@ -110,10 +111,14 @@ class Caller:
         """
         return self.principal.projects if named is None else frozenset({self.project(named)})
 
-    def each_project(self, named: str | None) -> list[str | None]:
-        """The same for queries that take one project or, as None, all. Raises as `projects`."""
+    def in_each(self, named: str | None, read: Callable[[str | None], Iterable[Found]]) -> list[Found]:
+        """What `read` finds in each project that a list is of; it gets them one by one, or None for all.
+
+        Raises:
+            NotYours: as `projects`.
+        """
         wanted = self.projects(named)
-        return [None] if wanted is None else [*sorted(wanted)]
+        return [row for each in ([None] if wanted is None else sorted(wanted)) for row in read(each)]
 
     def project(self, named: str | None) -> str:
         """The project in which a request looks names up and creates: the named one, or the token's only one.

@@ -49,6 +49,16 @@ class ActionCaller:
         except ActionFailed as failed:
             return told(failed.receipt)
 
+    async def move(
+        self,
+        said: ActionReason | ActionReport,
+        of: Callable[[Client], object],
+        act: Callable[..., Answer],
+        **given: object,
+    ) -> JsonAnswer:
+        """Move it by an action of `Jobs` or `Supervisor` (`of`); `given`: the action's own arguments."""
+        return await self.do(said, lambda client, ref, order: recorded(act(of(client), ref, order, **given)))
+
 
 def order(caller: Caller, said: ActionReason | ActionReport, key: str | None) -> ActionOrder:
     """What a body orders, in the name of the token."""

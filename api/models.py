@@ -78,13 +78,6 @@ class InstanceDetail(InstanceSummary):
     problems: list[str] = Field(description="what is wrong with its history")
 
 
-class InstancePage(BaseModel):
-    """A page of instances, newest first."""
-
-    items: list[InstanceSummary]
-    next: UUID | None = Field(description="`before` of the next page; null on the last")
-
-
 class HistoryEvent(BaseModel):
     """One move of an instance, as history keeps it. Hashes are hexadecimal."""
 
@@ -149,13 +142,6 @@ class HeldTrigger(BaseModel):
     quorum: int
     deciders: list[str] = Field(description="who may decide; empty: anybody but the author")
     votes: list[str] = Field(description="who has approved so far")
-
-
-class HeldTriggers(BaseModel):
-    """A page of approvals, newest first."""
-
-    items: list[HeldTrigger]
-    next: UUID | None = Field(description="`before` of the next page; null on the last")
 
 
 class ScheduleSummary(BaseModel):

@@ -1,10 +1,10 @@
 """Models of rows as they are stored, made from the rows' own types: a field is declared once."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 
 def row_model(row: type, *, without: Collection[str] = (), **more: Any) -> type[BaseModel]:
@@ -34,7 +34,9 @@ def many(row: type[BaseModel]) -> Any:
 
 def page_model(row: type[BaseModel]) -> type[BaseModel]:
     """A model of a page of rows, newest first."""
-    return list_model(row, next=UUID | None)
+    return list_model(
+        row, next=Annotated[UUID | None, Field(description="`before` of the next page; null on the last")]
+    )
 
 
 def only(model: type[BaseModel], row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -34,13 +34,6 @@ class RunSummary(BaseModel):
     completed_at: datetime | None
 
 
-class RunPage(BaseModel):
-    """A page of runs, newest first."""
-
-    items: list[RunSummary]
-    next: UUID | None = Field(description="`before` of the next page; null on the last")
-
-
 class RunTree(RunSummary):
     """A run with its workstreams; each has its tasks, gates and patches. As `interlock run show --json`."""
 

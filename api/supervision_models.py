@@ -70,13 +70,6 @@ class SupervisedWorkerDetail(BaseModel):
     updated_at: datetime
 
 
-class SupervisedWorkerPage(BaseModel):
-    """A page of supervised workers, newest first."""
-
-    items: list[SupervisedWorkerDetail]
-    next: UUID | None = Field(description="`before` of the next page; null on the last")
-
-
 class JobSummary(BaseModel):
     """A job."""
 
@@ -90,13 +83,6 @@ class JobSummary(BaseModel):
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
-
-
-class JobPage(BaseModel):
-    """A page of jobs, newest first."""
-
-    items: list[JobSummary]
-    next: UUID | None = Field(description="`before` of the next page; null on the last")
 
 
 class JobTree(BaseModel):

@@ -9,10 +9,12 @@ from pydantic import Field
 
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
-from interlock.api.models import HeldTrigger, HeldTriggers, Taken, Text, TriggerReceipt
+from interlock.api.models import HeldTrigger, Taken, Text, TriggerReceipt
 from interlock.api.outcomes import ACCEPTED, told
-from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
+from interlock.api.paging import Paging
+from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Wait, one_key, page
 from interlock.api.problems import JsonAnswer, documented
+from interlock.api.rows import page_model
 from interlock.db.connection import transaction
 from interlock.db.core import approvals
 from interlock.workers.client.receipts import Receipt
@@ -31,16 +33,15 @@ class ApprovalDecision(Taken):
     request_id: Text = Field("", description="the idempotency key")
 
 
-@router.get("/approvals", response_model=HeldTriggers, responses=documented())
+@router.get("/approvals", response_model=page_model(HeldTrigger), responses=documented())
 async def list_approvals(
-    caller: Called,
-    project: Project = None,
+    paging: Paging,
     mine: Annotated[bool, Query(description="Only those that the token's name may approve and has not yet.")] = True,
-    limit: Limit = 50,
-    before: Before = None,
 ) -> JsonAnswer:
     """List approvals that wait for a decision, newest first."""
-    return JsonAnswer(await inside(inbox, caller, project, mine=mine, limit=limit, before=before))
+    return JsonAnswer(
+        await inside(inbox, paging.caller, paging.project, mine=mine, limit=paging.limit, before=paging.before)
+    )
 
 
 def inbox(caller: Caller, project: str | None, *, mine: bool, limit: int, before: UUID | None = None) -> dict[str, Any]:

@@ -139,4 +139,4 @@ async def check_report(caller: Called, envelope: Envelope) -> JsonAnswer:
 
 def _checked(runtime: Runtime, envelope: Envelope) -> CheckedReport:
     keys = signing_keys.trusted_keys(runtime.settings.signing_directory)
-    return report_check.check_text(envelope.text(), keys, runtime.catalogue)
+    return report_check.check(envelope.text(), keys, runtime.catalogue)

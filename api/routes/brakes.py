@@ -29,8 +29,7 @@ async def list_brakes(caller: Called, project: Project = None) -> JsonAnswer:
 
     def read() -> list[Any]:
         with transaction(caller.access.runtime.database) as connection:
-            wanted = caller.each_project(project)
-            return [row for each in wanted for row in brakes.listed(connection, project=each)]
+            return caller.in_each(project, lambda of: brakes.listed(connection, project=of))
 
     return JsonAnswer({"items": await inside(read)})
 
@@ -61,11 +60,8 @@ async def list_budgets(caller: Called, project: Project = None) -> JsonAnswer:
 
     def read() -> list[Any]:
         with transaction(caller.access.runtime.database) as connection:
-            wanted = caller.each_project(project)
-            found = [row for each in wanted for row in budgets.listed(connection, project=each)]
-            used = budgets.uses(connection, [row["budget_id"] for row in found])
-        return [
-            {**row, "uses": [only(USE, use) for use in used if use["budget_id"] == row["budget_id"]]} for row in found
-        ]
+            found = caller.in_each(project, lambda of: budgets.listed(connection, project=of))
+            used = budgets.with_uses(connection, found)
+        return [{**row, "uses": [only(USE, use) for use in row["uses"]]} for row in used]
 
     return JsonAnswer({"items": await inside(read)})

@@ -34,8 +34,8 @@ async def list_breakers(caller: Called, project: Project = None, limit: Limit = 
     """List circuit breakers, by tool."""
 
     def read() -> list[dict[str, Any]]:
-        runtime, wanted = caller.access.runtime, caller.each_project(project)
-        return [asdict(row) for each in wanted for row in listed(runtime, project=each, limit=limit)][:limit]
+        found = caller.in_each(project, lambda of: listed(caller.access.runtime, project=of, limit=limit))
+        return [asdict(row) for row in found[:limit]]
 
     return JsonAnswer({"items": await inside(read)})
 

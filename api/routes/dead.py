@@ -78,14 +78,13 @@ async def list_dead(caller: Called, project: Project = None, limit: Limit = 100)
     """List dead letters: at most `limit` requests, and as many effects."""
 
     def read() -> dict[str, Any]:
-        triggers: list[dict[str, Any]] = []
-        acts: list[dict[str, Any]] = []
         with transaction(caller.access.runtime.database) as connection:
-            for each in caller.each_project(project):
-                found = requests.dead(connection, project=each, limit=limit)
-                triggers += [only(DeadRequest, {**row, "id": row["request_id"]}) for row in found]
-                acts += [only(DeadEffect, row) for row in effects.dead(connection, project=each, limit=limit)]
-        return {"requests": _newest(triggers, limit), "effects": _newest(acts, limit)}
+            triggers = caller.in_each(project, lambda of: requests.dead(connection, project=of, limit=limit))
+            acts = caller.in_each(project, lambda of: effects.dead(connection, project=of, limit=limit))
+        return {
+            "requests": _newest([only(DeadRequest, {**row, "id": row["request_id"]}) for row in triggers], limit),
+            "effects": _newest([only(DeadEffect, row) for row in acts], limit),
+        }
 
     return JsonAnswer(await inside(read))
 

@@ -1,6 +1,6 @@
 """Gates: what judges a run's work, what their commands printed, and failed ones run again."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
@@ -8,7 +8,8 @@ from interlock.api.access import Called
 from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.operating import ActOrder, operate_on
-from interlock.api.parameters import Asked, Before, Limit, Project, page
+from interlock.api.paging import Paging
+from interlock.api.parameters import Asked, Project
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes.overrides import DONE, told
 from interlock.api.rows import page_model, row_model
@@ -23,32 +24,15 @@ TYPE = "test_gate"
 
 
 @router.get("/gates", response_model=page_model(row_model(ListedGate)), responses=documented(409, 410))
-async def list_gates(  # noqa: PLR0917 - its filters
-    caller: Called,
-    project: Project = None,
+async def list_gates(
+    paging: Paging,
     run: Annotated[Asked, Query(description="Of this run: its name or UUID.")] = None,
     patch: Annotated[Asked, Query(description="Those that judge this patch: its ledger entry's name or UUID.")] = None,
     state: Asked = None,
-    limit: Limit = 50,
-    before: Before = None,
 ) -> JsonAnswer:
     """List gates, newest first; one that was run again is listed beside its successor."""
-
-    def read() -> list[Any]:
-        of_run = caller.instance(run, project, "run")["id"] if run else None
-        of_patch = caller.instance(patch, project, "patch_ledger")["id"] if patch else None
-        with transaction(caller.access.runtime.database) as connection:
-            return gates.page(
-                connection,
-                projects=caller.projects(project),
-                run=of_run,
-                patch=of_patch,
-                state=state,
-                before=before,
-                limit=limit + 1,
-            )
-
-    return JsonAnswer(page(await inside(read), limit))
+    of_run, of_patch = await paging.of(run, "run"), await paging.of(patch, "patch_ledger")
+    return await paging.page(gates.page, run=of_run, patch=of_patch, state=state)
 
 
 @router.get("/gates/{ref:path}", response_model=row_model(ShownGate), responses=documented(409, 410))

@@ -1,5 +1,6 @@
 """Instances: create, list and show them, and read their verified history."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -7,10 +8,11 @@ from pydantic import Field
 
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
-from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstancePage, InstanceSummary, Taken, Text
-from interlock.api.parameters import Asked, Before, Limit, Project, page
+from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstanceSummary, Taken, Text
+from interlock.api.paging import Paging
+from interlock.api.parameters import Asked, Limit, Project, page
 from interlock.api.problems import JsonAnswer, documented
-from interlock.api.rows import only
+from interlock.api.rows import only, page_model
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
@@ -34,31 +36,16 @@ class NewInstance(Taken):
     context: dict[str, Any] = Field({}, description="data that guards may read; fixed")
 
 
-@router.get("/instances", response_model=InstancePage, responses=documented())
-async def list_instances(  # noqa: PLR0917 - its filters
-    caller: Called,
-    project: Project = None,
+@router.get("/instances", response_model=page_model(InstanceSummary), responses=documented())
+async def list_instances(
+    paging: Paging,
     type: Asked = None,
     state: Asked = None,
     name: Annotated[Asked, Query(description="The entity id.")] = None,
-    limit: Limit = 50,
-    before: Before = None,
 ) -> JsonAnswer:
     """List instances, newest first, of one project or of all that the token covers."""
-
-    def read() -> list[InstanceRow]:
-        with transaction(caller.access.runtime.database) as connection:
-            return instances.page(
-                connection,
-                projects=caller.projects(project),
-                type_=type,
-                name=name,
-                states=[state] if state else (),
-                before=before,
-                limit=limit + 1,
-            )
-
-    return JsonAnswer(page([only(InstanceSummary, each) for each in await inside(read)], limit))
+    states = [state] if state else ()
+    return await paging.page(instances.page, partial(only, InstanceSummary), type_=type, name=name, states=states)
 
 
 @router.post("/instances", status_code=201, response_model=InstanceSummary, responses=REPEATED | documented(409))

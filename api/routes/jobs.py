@@ -1,25 +1,26 @@
 """Jobs: submit them, allocate their workers, end them (docs/spec/supervision.md)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import Field
 
 from interlock.api.access import Called, Caller
-from interlock.api.acting import MOVED, Acting, created, order, recorded
+from interlock.api.acting import MOVED, Acting, created, order
 from interlock.api.inside import inside
 from interlock.api.models import Text
-from interlock.api.parameters import Before, IdempotencyKey, Limit, Project, page
+from interlock.api.paging import IN_STATE, Paging
+from interlock.api.parameters import IdempotencyKey, Project
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes.supervisor import worker_shown
-from interlock.api.rows import only
+from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
     ActionReason,
     ActionReport,
     JobDetail,
-    JobPage,
     JobStatus,
     JobSummary,
     JobTree,
@@ -27,7 +28,6 @@ from interlock.api.supervision_models import (
     RecordedMove,
     RecoveredJob,
 )
-from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs as rows
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import ActionOrder, Answer
@@ -97,24 +97,10 @@ def _id(caller: Caller, project: str, ref: str | None) -> UUID | None:
         return UUID(str(Jobs(client).show(found)["id"]))
 
 
-@router.get("/jobs", response_model=JobPage, responses=documented())
-async def list_jobs(
-    caller: Called,
-    project: Project = None,
-    status: Annotated[JobStatus | None, Query(description="Only those in this state.")] = None,
-    limit: Limit = 50,
-    before: Before = None,
-) -> JsonAnswer:
+@router.get("/jobs", response_model=page_model(JobSummary), responses=documented())
+async def list_jobs(paging: Paging, status: Annotated[JobStatus | None, IN_STATE] = None) -> JsonAnswer:
     """List jobs, newest first, of one project or of all that the token covers."""
-
-    def read() -> list[dict[str, Any]]:
-        with transaction(caller.access.runtime.database) as connection:
-            found = rows.jobs_page(
-                connection, projects=caller.projects(project), status=status, before=before, limit=limit + 1
-            )
-            return [only(JobSummary, each) for each in found]
-
-    return JsonAnswer(page(await inside(read), limit))
+    return await paging.page(rows.jobs_page, partial(only, JobSummary), status=status)
 
 
 @router.get("/jobs/{ref}", response_model=JobDetail, responses=documented(409, 410))
@@ -142,33 +128,31 @@ async def show_job_tree(caller: Called, ref: Text, project: Project = None) -> J
 @router.post("/jobs/{ref}/validate", response_model=RecordedMove, responses=MOVED)
 async def validate_job(acting: Acting, said: ActionReport) -> JsonAnswer:
     """Accept a submitted job: from now on it waits for its workers."""
-    return await acting.do(said, lambda client, ref, order: recorded(Jobs(client).validate(ref, order)))
+    return await acting.move(said, Jobs, Jobs.validate)
 
 
 @router.post("/jobs/{ref}/allocate", response_model=RecordedMove, responses=MOVED)
 async def allocate_job(acting: Acting, said: ActionReport) -> JsonAnswer:
     """Allocate a job's workers, which start with it. Too few, or a full limit: it stays PENDING, and is tried again."""
-    return await acting.do(said, lambda client, ref, order: recorded(Jobs(client).allocate(ref, order)))
+    return await acting.move(said, Jobs, Jobs.allocate)
 
 
 @router.post("/jobs/{ref}/succeed", response_model=RecordedMove, responses=MOVED)
 async def succeed_job(acting: Acting, said: JobSuccess) -> JsonAnswer:
     """Report that a running job succeeded: its supervisor, or one of its workers, by its secret."""
-    return await acting.do(
-        said, lambda client, ref, order: recorded(Jobs(client).succeed(ref, order, result=said.result))
-    )
+    return await acting.move(said, Jobs, Jobs.succeed, result=said.result)
 
 
 @router.post("/jobs/{ref}/fail", response_model=RecordedMove, responses=MOVED)
 async def fail_job(acting: Acting, said: JobFailure) -> JsonAnswer:
     """Report that a running job failed: its supervisor, or one of its workers, by its secret."""
-    return await acting.do(said, lambda client, ref, order: recorded(Jobs(client).fail(ref, order, error=said.error)))
+    return await acting.move(said, Jobs, Jobs.fail, error=said.error)
 
 
 @router.post("/supervisor/jobs/{ref}/cancel", response_model=RecordedMove, responses=MOVED)
 async def cancel_job(acting: Acting, why: ActionReason) -> JsonAnswer:
     """Cancel a job and its child jobs; its workers are terminated."""
-    return await acting.do(why, lambda client, ref, order: recorded(Jobs(client).cancel(ref, order)))
+    return await acting.move(why, Jobs, Jobs.cancel)
 
 
 @router.post("/supervisor/jobs/{ref}/recover", response_model=RecoveredJob, responses=MOVED)

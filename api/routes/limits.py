@@ -25,11 +25,8 @@ async def list_limits(caller: Called, project: Project = None, limit: Limit = 10
 
     def read() -> list[Any]:
         with transaction(caller.access.runtime.database) as connection:
-            wanted = caller.each_project(project)
-            found = [row for each in wanted for row in limits.listed(connection, project=each, most=limit)][:limit]
-            used = limits.uses(connection, [row["limit_id"] for row in found], most=COUNTED)
-        return [
-            {**row, "uses": [only(USE, use) for use in used if use["limit_id"] == row["limit_id"]]} for row in found
-        ]
+            found = caller.in_each(project, lambda of: limits.listed(connection, project=of, most=limit))[:limit]
+            used = limits.with_uses(connection, found, most=COUNTED)
+        return [{**row, "uses": [only(USE, use) for use in row["uses"]]} for row in used]
 
     return JsonAnswer({"items": await inside(read)})

@@ -58,11 +58,9 @@ async def list_overrides(
 
     def read() -> list[Any]:
         with transaction(caller.access.runtime.database) as connection:
-            found = [
-                row
-                for each in caller.each_project(project)
-                for row in overrides.newest(connection, project=each, hours=hours, by=by, limit=limit)
-            ]
+            found = caller.in_each(
+                project, lambda of: overrides.newest(connection, project=of, hours=hours, by=by, limit=limit)
+            )
         return sorted(found, key=lambda row: row["transitioned_at"], reverse=True)[:limit]
 
     return JsonAnswer({"items": await inside(read)})

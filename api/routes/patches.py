@@ -9,7 +9,8 @@ from interlock.api.access import Called
 from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.operating import ActOrder, operate_on
-from interlock.api.parameters import Asked, Before, Limit, Project, page
+from interlock.api.paging import Paging
+from interlock.api.parameters import Asked, Project
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes.overrides import DONE, told
 from interlock.api.rows import only, page_model, row_model
@@ -36,31 +37,16 @@ class CorrectedPatch(ActOrder):
 
 
 @router.get("/patches", response_model=page_model(row_model(ListedPatch)), responses=documented(409, 410))
-async def list_patches(  # noqa: PLR0917 - its filters
-    caller: Called,
-    project: Project = None,
+async def list_patches(
+    paging: Paging,
     run: Annotated[Asked, Query(description="Of this run: its name or UUID.")] = None,
     state: Asked = None,
-    limit: Limit = 50,
-    before: Before = None,
 ) -> JsonAnswer:
     """List ledger entries, newest first."""
     if state is not None and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"state: there is none {state!r}. There are: {STATES}.")
-
-    def read() -> list[Any]:
-        of_run = caller.instance(run, project, "run")["id"] if run else None
-        with transaction(caller.access.runtime.database) as connection:
-            return patches.page(
-                connection,
-                projects=caller.projects(project),
-                run=of_run,
-                states=(state,) if state else (),
-                before=before,
-                limit=limit + 1,
-            )
-
-    return JsonAnswer(page(await inside(read), limit, "ledger_id"))
+    of_run = await paging.of(run, "run")
+    return await paging.page(patches.page, key="ledger_id", run=of_run, states=(state,) if state else ())
 
 
 @router.get("/patches/{ref:path}", response_model=SHOWN, responses=documented(409, 410))

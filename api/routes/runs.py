@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,15 +14,15 @@ from interlock.api.inside import inside
 from interlock.api.models import Text, TriggerReceipt
 from interlock.api.operating import ActOrder, operate_on, require_operator
 from interlock.api.outcomes import ACCEPTED, told
-from interlock.api.parameters import WAIT_SECONDS, Before, IdempotencyKey, Limit, Project, Wait, one_key, page
+from interlock.api.paging import IN_STATE, Paging
+from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Limit, Project, Wait, one_key, page
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.routes import overrides
-from interlock.api.rows import only
+from interlock.api.rows import only, page_model
 from interlock.api.run_logs import LogPart
 from interlock.api.run_models import (
     AcceptedRun,
     RunLog,
-    RunPage,
     RunReason,
     RunResults,
     RunResumption,
@@ -135,24 +136,10 @@ def _accepted(caller: Caller, run: Run) -> dict[str, Any]:
     return asdict(run) | {"plan_sha256": digests["plans"]}
 
 
-@router.get("/runs", response_model=RunPage, responses=documented())
-async def list_runs(
-    caller: Called,
-    project: Project = None,
-    state: Annotated[RunState | None, Query(description="Only those in this state.")] = None,
-    limit: Limit = 50,
-    before: Before = None,
-) -> JsonAnswer:
+@router.get("/runs", response_model=page_model(RunSummary), responses=documented())
+async def list_runs(paging: Paging, state: Annotated[RunState | None, IN_STATE] = None) -> JsonAnswer:
     """List runs, newest first, of one project or of all that the token covers."""
-
-    def read() -> list[dict[str, Any]]:
-        with transaction(caller.access.runtime.database) as connection:
-            found = plans.newest_runs(
-                connection, projects=caller.projects(project), state=state, before=before, limit=limit + 1
-            )
-            return [only(RunSummary, each) for each in found]
-
-    return JsonAnswer(page(await inside(read), limit))
+    return await paging.page(plans.newest_runs, partial(only, RunSummary), state=state)
 
 
 @router.get("/runs/{ref}", response_model=RunTree, responses=documented(409, 410))

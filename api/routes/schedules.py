@@ -55,10 +55,8 @@ async def list_schedules(
     """List schedules, each with its next time."""
 
     def read() -> list[dict[str, Any]]:
-        wanted, access = caller.each_project(project), caller.access
-        client = access.client(caller.principal, access.runtime.settings.project)
-        found = [creating.standings(client, each, ended=ended) for each in wanted]
-        return [_shown(each) for part in found for each in part]
+        client = caller.access.client(caller.principal, caller.access.runtime.settings.project)
+        return [*map(_shown, caller.in_each(project, lambda of: creating.standings(client, of, ended=ended)))]
 
     return JsonAnswer({"items": await inside(read)})
 

@@ -36,8 +36,10 @@ async def list_stuck(
         raise BadInput(f"type: there is none {type!r}. There are: {', '.join(sorted(known))}.")
 
     def read() -> dict[str, Any]:
-        runtime, wanted = caller.access.runtime, caller.each_project(project)
-        found = [survey(runtime, type_=type, project=each, everything=all, limit=limit) for each in wanted]
+        runtime = caller.access.runtime
+        found = caller.in_each(
+            project, lambda of: [survey(runtime, type_=type, project=of, everything=all, limit=limit)]
+        )
         rows = sorted((row for _, part in found for row in part), key=lambda row: -row.seconds)
         return {"items": [_shown(row) for row in rows[:limit]], "total": sum(total for total, _ in found)}
 

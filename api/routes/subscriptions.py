@@ -47,8 +47,7 @@ async def list_subscriptions(
 
     def read() -> list[Any]:
         with transaction(caller.access.runtime.database) as connection:
-            wanted = caller.each_project(project)
-            return [row for each in wanted for row in subscriptions.listed(connection, project=each, removed=removed)]
+            return caller.in_each(project, lambda of: subscriptions.listed(connection, project=of, removed=removed))
 
     return JsonAnswer({"items": await inside(read)})
 

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import Field
 
 from interlock.api.access import Called
-from interlock.api.acting import MOVED, Acting, created, order, recorded
+from interlock.api.acting import MOVED, Acting, created, order
 from interlock.api.inside import inside
 from interlock.api.models import Taken, Text
-from interlock.api.parameters import Before, IdempotencyKey, Limit, Project, page
+from interlock.api.paging import IN_STATE, Paging
+from interlock.api.parameters import IdempotencyKey, Project
 from interlock.api.problems import JsonAnswer, documented
-from interlock.api.rows import only
+from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
     ActionReason,
     ActionReport,
@@ -22,10 +23,8 @@ from interlock.api.supervision_models import (
     RecordedMove,
     RecoveredWorker,
     SupervisedWorkerDetail,
-    SupervisedWorkerPage,
     WorkerStatus,
 )
-from interlock.db.connection import transaction
 from interlock.db.orchestration import jobs
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import ActionOrder, Answer
@@ -99,24 +98,10 @@ async def create_worker(caller: Called, wanted: WorkerOrder, key: IdempotencyKey
     return created(await inside(made))
 
 
-@router.get("/workers", response_model=SupervisedWorkerPage, responses=documented())
-async def list_workers(
-    caller: Called,
-    project: Project = None,
-    status: Annotated[WorkerStatus | None, Query(description="Only those in this state.")] = None,
-    limit: Limit = 50,
-    before: Before = None,
-) -> JsonAnswer:
+@router.get("/workers", response_model=page_model(SupervisedWorkerDetail), responses=documented())
+async def list_workers(paging: Paging, status: Annotated[WorkerStatus | None, IN_STATE] = None) -> JsonAnswer:
     """List supervised workers, newest first, of one project or of all that the token covers."""
-
-    def read() -> list[dict[str, Any]]:
-        with transaction(caller.access.runtime.database) as connection:
-            found = jobs.workers(
-                connection, projects=caller.projects(project), status=status, before=before, limit=limit + 1
-            )
-            return [worker_shown(dict(each)) for each in found]
-
-    return JsonAnswer(page(await inside(read), limit))
+    return await paging.page(jobs.workers, worker_shown, status=status)
 
 
 @router.get("/workers/{ref}", response_model=SupervisedWorkerDetail, responses=documented(409, 410))
@@ -134,7 +119,7 @@ async def show_worker(caller: Called, ref: Text, project: Project = None) -> Jso
 async def start_worker(acting: Acting, said: WorkerStart) -> JsonAnswer:
     """Start an idle worker: it has been given its tasks, no more than its capacity."""
     given = {"resources": said.resources, "tasks": said.tasks}
-    return await acting.do(said, lambda client, ref, order: recorded(Supervisor(client).start(ref, order, **given)))
+    return await acting.move(said, Supervisor, Supervisor.start, **given)
 
 
 @router.post("/workers/{ref}/heartbeat", response_model=SupervisedWorkerDetail, responses=documented(409, 410))
@@ -151,39 +136,31 @@ async def send_worker_heartbeat(caller: Called, ref: Text, sign: WorkerSign, pro
 @router.post("/workers/{ref}/complete", response_model=RecordedMove, responses=MOVED)
 async def complete_worker(acting: Acting, said: WorkerCompletion) -> JsonAnswer:
     """Report that a worker has done all its tasks: the worker itself, by its secret, or its supervisor."""
-    return await acting.do(
-        said, lambda client, ref, order: recorded(Supervisor(client).complete(ref, order, tasks=said.tasks))
-    )
+    return await acting.move(said, Supervisor, Supervisor.complete, tasks=said.tasks)
 
 
 @router.post("/workers/{ref}/fail", response_model=RecordedMove, responses=MOVED)
 async def fail_worker(acting: Acting, said: WorkerFailure) -> JsonAnswer:
     """Report that a running worker failed: the worker itself, by its secret, or its supervisor."""
-
-    def fail(client: Client, ref: str | UUID, order: ActionOrder) -> dict[str, Any]:
-        return recorded(Supervisor(client).fail(ref, order, error=said.error, retryable=said.retryable))
-
-    return await acting.do(said, fail)
+    return await acting.move(said, Supervisor, Supervisor.fail, error=said.error, retryable=said.retryable)
 
 
 @router.post("/supervisor/workers/{ref}/pause", response_model=RecordedMove, responses=MOVED)
 async def pause_worker(acting: Acting, why: ActionReason) -> JsonAnswer:
     """Pause a running worker; it keeps its resources."""
-    return await acting.do(why, lambda client, ref, order: recorded(Supervisor(client).pause(ref, order)))
+    return await acting.move(why, Supervisor, Supervisor.pause)
 
 
 @router.post("/supervisor/workers/{ref}/resume", response_model=RecordedMove, responses=MOVED)
 async def resume_worker(acting: Acting, why: WorkerResumption) -> JsonAnswer:
     """Resume a paused worker."""
-    return await acting.do(
-        why, lambda client, ref, order: recorded(Supervisor(client).resume(ref, order, resources=why.resources))
-    )
+    return await acting.move(why, Supervisor, Supervisor.resume, resources=why.resources)
 
 
 @router.post("/supervisor/workers/{ref}/terminate", response_model=RecordedMove, responses=MOVED)
 async def terminate_worker(acting: Acting, why: ActionReason) -> JsonAnswer:
     """Stop a worker by force, in any state that is not terminal."""
-    return await acting.do(why, lambda client, ref, order: recorded(Supervisor(client).terminate(ref, order)))
+    return await acting.move(why, Supervisor, Supervisor.terminate)
 
 
 @router.post("/supervisor/workers/{ref}/recover", response_model=RecoveredWorker, responses=MOVED)

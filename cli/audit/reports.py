@@ -125,7 +125,7 @@ def verify_report(
     keys = signing_keys.trusted_keys(chosen.signing_directory, *(trusted or ()))
     try:
         with counting("checking", as_json) as count:
-            checked = report_check.check(file, keys, catalogue(chosen.definitions), count)
+            checked = report_check.check(report_check.text_of(file), keys, catalogue(chosen.definitions), count)
     except OSError as error:
         raise BadInput(f"{shown(file)} cannot be read: {error.strerror or error}") from error
     answer = {"ok": not checked.findings, "findings": checked.findings, **_summary(checked.report)}

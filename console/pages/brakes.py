@@ -48,7 +48,7 @@ async def release(
 
 def _read(caller: Caller) -> list[Mapping[str, Any]]:
     with transaction(caller.access.runtime.database) as connection:
-        found = [row for each in caller.each_project(None) for row in brakes.listed(connection, project=each)]
+        found = caller.in_each(None, lambda of: brakes.listed(connection, project=of))
         return [
             {
                 **each,

@@ -28,9 +28,7 @@ async def list_breakers(request: Request, caller: Visitor) -> Response:
 def _read(caller: Caller) -> list[dict[str, Any]]:
     runtime = caller.access.runtime
     with transaction(runtime.database) as connection:
-        found = [
-            row for each in caller.each_project(None) for row in breakers.page(connection, project=each, limit=MOST)
-        ]
+        found = caller.in_each(None, lambda of: breakers.page(connection, project=of, limit=MOST))
     shown = [known(runtime, each["project"], each["tool_id"]) for each in found[:MOST]]
     shown.sort(key=lambda each: (each.state == "CLOSED", each.project, each.tool_id))
     return [{"breaker": each, "why_not": why_no_operator(caller, each.project)} for each in shown]

@@ -1,7 +1,7 @@
 """Dead letters: triggers and effects whose attempts are used up, why, and a new set of attempts."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
@@ -22,7 +22,7 @@ from interlock.workers.runtime import Runtime
 router = APIRouter()
 
 MOST = 100
-Row = Mapping[str, Any]
+Row = dict[Any, Any]
 
 
 @router.get("/dead")
@@ -59,18 +59,12 @@ async def redrive_all(request: Request, caller: Visitor, project: Annotated[Text
 
 
 def _read(caller: Caller) -> tuple[list[Row], list[Row]]:
-    triggers: list[Row] = []
-    acts: list[Row] = []
     with transaction(caller.access.runtime.database) as connection:
-        for each in caller.each_project(None):
-            triggers += [_shown(caller, dict(row)) for row in requests.dead(connection, project=each, limit=MOST)]
-            acts += [_shown(caller, dict(row)) for row in effects.dead(connection, project=each, limit=MOST)]
-    return _newest(triggers), _newest(acts)
+        triggers = caller.in_each(None, lambda of: requests.dead(connection, project=of, limit=MOST))
+        acts = caller.in_each(None, lambda of: effects.dead(connection, project=of, limit=MOST))
+    return _newest(caller, triggers), _newest(caller, acts)
 
 
-def _shown(caller: Caller, row: Row) -> Row:
-    return {"id": row.get("request_id"), **row, "why_not": why_no_operator(caller, row["project"])}
-
-
-def _newest(rows: list[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: str(row["finished_at"]), reverse=True)[:MOST]
+def _newest(caller: Caller, rows: Sequence[Mapping[Any, Any]]) -> list[Row]:
+    shown = [{"id": row.get("request_id"), **row, "why_not": why_no_operator(caller, row["project"])} for row in rows]
+    return sorted(shown, key=lambda row: str(row["finished_at"]), reverse=True)[:MOST]

@@ -1,6 +1,6 @@
 """A task with its attempts and what it printed, a gate with its output, a patch with its diff."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
@@ -38,30 +38,24 @@ async def show_task(request: Request, caller: Visitor, task_id: UUID, attempt: A
 @router.get("/gates/{gate_id}")
 async def show_gate(request: Request, caller: Visitor, gate_id: UUID) -> Response:
     """A gate: what it judged, and what it printed."""
-    shown = await inside(_part, caller, gate_id, "test_gate")
-
-    def read() -> gates.ShownGate:
-        with transaction(caller.access.runtime.database) as connection:
-            return gates.get(connection, gate_id)
-
-    why_not = why_no_operator(caller, shown["project"])
-    return page(request, "gate.html", shown=shown, gate=await inside(read), why_not=why_not)
+    return page(request, "gate.html", **await inside(_part, caller, gate_id, "test_gate", gate=gates.get))
 
 
 @router.get("/patches/{ledger_id}")
 async def show_patch(request: Request, caller: Visitor, ledger_id: UUID) -> Response:
     """A patch of the ledger: its diff, its checks, what came of it and why."""
-    shown = await inside(_part, caller, ledger_id, "patch_ledger")
-
-    def read() -> patches.PatchEntry:
-        with transaction(caller.access.runtime.database) as connection:
-            return patches.entry(connection, ledger_id)
-
-    why_not = why_no_operator(caller, shown["project"])
-    return page(request, "patch.html", shown=shown, entry=await inside(read), why_not=why_not)
+    return page(request, "patch.html", **await inside(_part, caller, ledger_id, "patch_ledger", entry=patches.entry))
 
 
-def _part(caller: Caller, id_: UUID, type_: str) -> dict[str, Any]:
+def _part(caller: Caller, id_: UUID, type_: str, **read: Callable[[Connection, UUID], object]) -> dict[str, Any]:
+    """What the page of a gate or a patch shows: its instance, and what is read of it, by its name there."""
+    shown = _shown(caller, id_, type_)
+    with transaction(caller.access.runtime.database) as connection:
+        found = {name: of(connection, id_) for name, of in read.items()}
+    return {"shown": shown, "why_not": why_no_operator(caller, shown["project"]), **found}
+
+
+def _shown(caller: Caller, id_: UUID, type_: str) -> dict[str, Any]:
     shown = caller.shown(caller.client(ref=id_), id_)
     if shown["workflow_type"] != type_:
         raise UnknownInstance(f"There is no {type_} {id_} in the projects of this session.")
@@ -69,7 +63,7 @@ def _part(caller: Caller, id_: UUID, type_: str) -> dict[str, Any]:
 
 
 def _task(caller: Caller, task_id: UUID, number: int) -> dict[str, Any]:
-    shown, runtime = _part(caller, task_id, "task"), caller.access.runtime
+    shown, runtime = _shown(caller, task_id, "task"), caller.access.runtime
     with transaction(runtime.database) as connection:
         tried = attempts.of_task(connection, task_id)
         entries = patches.diffs(connection, task_id)

@@ -25,11 +25,8 @@ async def list_schedules(request: Request, caller: Visitor, ended: bool = False)
 
 def _read(caller: Caller, *, ended: bool) -> list[dict[str, Any]]:
     client = caller.access.client(caller.principal, caller.access.runtime.settings.project)
-    return [
-        _shown(caller, found)
-        for each in caller.each_project(None)
-        for found in creating.standings(client, each, ended=ended, times=creating.NEXT)
-    ]
+    found = caller.in_each(None, lambda of: creating.standings(client, of, ended=ended, times=creating.NEXT))
+    return [_shown(caller, each) for each in found]
 
 
 def _shown(caller: Caller, found: Standing) -> dict[str, Any]:

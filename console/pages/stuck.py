@@ -48,9 +48,9 @@ def _row(caller: Caller, stuck: Stuck) -> StuckRow:
 
 
 def _read(caller: Caller, type_: str | None, *, everything: bool) -> tuple[int, list[Stuck]]:
-    parts = [
-        survey(caller.access.runtime, type_=type_, project=each, everything=everything, limit=MOST)
-        for each in caller.each_project(None)
-    ]
+    runtime = caller.access.runtime
+    parts = caller.in_each(
+        None, lambda of: [survey(runtime, type_=type_, project=of, everything=everything, limit=MOST)]
+    )
     found = sorted((each for _, part in parts for each in part), key=lambda each: -each.seconds)
     return sum(total for total, _ in parts), found[:MOST]

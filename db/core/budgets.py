@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -67,6 +67,12 @@ def listed(
 def uses(connection: Connection, budget_ids: Sequence[UUID]) -> list[BudgetUse]:
     """What is used of these budgets, by name, most first."""
     return cast(list[BudgetUse], rows(connection, sql("uses"), {"ids": list(budget_ids)}))
+
+
+def with_uses(connection: Connection, found: Sequence[BudgetRow]) -> list[dict[str, Any]]:
+    """These budgets, each with what is used of it: `uses`."""
+    used = uses(connection, [row["budget_id"] for row in found])
+    return [{**row, "uses": [use for use in used if use["budget_id"] == row["budget_id"]]} for row in found]
 
 
 def prune(connection: Connection, *, limit: int) -> int:

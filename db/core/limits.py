@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -132,6 +132,12 @@ def uses(connection: Connection, limit_ids: Sequence[UUID], *, most: int | None 
         most: tasks, effects and jobs that wait, of each, are counted up to this number; None: all are.
     """
     return cast(list[LimitUse], rows(connection, sql("uses"), {"ids": list(limit_ids), "most": most}))
+
+
+def with_uses(connection: Connection, found: Sequence[LimitRow], *, most: int | None = None) -> list[dict[str, Any]]:
+    """These limits, each with what is used of it: `uses`."""
+    used = uses(connection, [row["limit_id"] for row in found], most=most)
+    return [{**row, "uses": [use for use in used if use["limit_id"] == row["limit_id"]]} for row in found]
 
 
 def holders(connection: Connection, limit_id: UUID, name: str) -> list[LimitHolder]:

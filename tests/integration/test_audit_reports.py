@@ -107,7 +107,7 @@ class Filed:
         content = self.made.page if text is None else text
         self.path.write_bytes(content.encode() if isinstance(content, str) else content)
         keys = signing_keys.trusted_keys(self.runtime.settings.signing_directory)
-        return report_check.check(self.path, keys, self.runtime.catalogue)
+        return report_check.check(report_check.text_of(self.path), keys, self.runtime.catalogue)
 
     @property
     def statement(self) -> Any:

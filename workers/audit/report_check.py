@@ -31,7 +31,7 @@ class CheckedReport:
 
 
 def check(
-    path: Path,
+    text: str,
     keys: Mapping[str, Ed25519PublicKey],
     definitions: Iterable[Definition],
     progress: Callable[[int], None] = lambda _: None,
@@ -39,25 +39,14 @@ def check(
     """Check a report: its signature, its moves' hashes and chains, and that its page shows what was signed.
 
     Args:
-        path: the page, or the bare envelope.
+        text: of the page, or the bare envelope; `text_of` reads it from a file.
         keys: the trusted public keys.
         definitions: those that its moves must be legal under.
         progress: called now and then with the number of moves checked so far.
 
     Raises:
-        NotAnEnvelope: the file is neither a page with an envelope nor an envelope.
-        OSError: it cannot be read.
+        NotAnEnvelope: it is neither a page with an envelope nor an envelope.
     """
-    return check_text(_text(path), keys, definitions, progress)
-
-
-def check_text(
-    text: str,
-    keys: Mapping[str, Ed25519PublicKey],
-    definitions: Iterable[Definition],
-    progress: Callable[[int], None] = lambda _: None,
-) -> CheckedReport:
-    """Check a report's text, as `check` does a file's. Raises `NotAnEnvelope`."""
     drawn = text.lstrip().startswith("<")
     found = envelope_in(text) if drawn else text
     if found is None:
@@ -75,7 +64,7 @@ def check_text(
     return CheckedReport(tuple(findings), statement.predicate)
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

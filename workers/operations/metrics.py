@@ -216,9 +216,8 @@ def _limits(connection: Connection) -> dict[counters.Series, float]:
     if not (listed := limits.listed(connection, most=MOST_LIMITS)):
         return {}
     found: dict[counters.Series, float] = {}
-    used = limits.uses(connection, [each["limit_id"] for each in listed], most=COUNTED_AT_MOST)
-    for each in listed:
-        own = [use for use in used if use["limit_id"] == each["limit_id"]]
+    for each in limits.with_uses(connection, listed, most=COUNTED_AT_MOST):
+        own = each["uses"]
         most = min(terms for terms in (each["at_once"], each["starts"]) if terms is not None)
         values: dict[str, int] = {
             "held": sum(use["held"] for use in own),
