@@ -14,6 +14,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError
 
 from interlock.cli import COMPLETING
 from interlock.cli.index import Contents
+from interlock.cli.lib.groups import instead
 from interlock.cli.lib.output import FAILED, REFUSED, block, errors, fail
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.escaping import shown
@@ -34,19 +35,15 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
+def _version() -> None:
+    from importlib.metadata import version
 
-        typer.echo(f"interlock {version('interlock')}")
-        raise typer.Exit
+    typer.echo(f"interlock {version('interlock')}")
 
 
 @app.callback()
 def begin(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
-    ] = False,
+    version: Annotated[bool, instead("--version", _version, "Show the version and exit.")] = False,
 ) -> None:
     """Runs before every command."""
     import logging

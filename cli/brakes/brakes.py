@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.lib.listing import lists_all
 from interlock.cli.lib.moves import newest_moves
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import brakes
 from interlock.workers.client.client import Client
@@ -25,22 +25,9 @@ COLUMNS = ("entity_id", "kind", "shown", "held", "since", "reason", "by")
 MOST_HELD = 20
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The brake's, as `interlock brake list` shows it.")]
-By = Annotated[str, person("The operator.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 
 
-@app.command("list")
-def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List the brakes that are on: what each holds, since when and why.
-
-    \b
-    Example:
-      interlock brake list
-    """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = brakes.listed(connection, project=project)
-    if not print_json(found, as_json):
-        print_list(f"{len(found)} brakes", found, COLUMNS, project)
+lists_all(app, "brake", "List the brakes that are on: what each holds, since when and why.", brakes.listed, COLUMNS)
 
 
 @app.command()

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.options import person
+from interlock.cli.lib.listing import lists_all
+from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import when
-from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.db.connection import transaction
 from interlock.db.core import budgets
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.budgets import Budgeted, remove_budget, set_budget
@@ -37,8 +36,6 @@ Actor = Annotated[
     typer.Option(metavar="NAME", help="For an actor; 'x*': each that begins with x, by itself; '*': each."),
 ]
 Run = Annotated[str | None, typer.Option(metavar="RUN", help="For a run: its name or UUID; '*': each, by itself.")]
-By = Annotated[str, person("The operator.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 
 
 def _amount(message: str) -> Any:
@@ -87,21 +84,28 @@ def set_(
             )
 
 
-@app.command("list")
-def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List budgets: the terms, what is used by whom, and whether a brake is on for it.
+def _terms(terms: Mapping[str, Any]) -> str:
+    period = f" in {terms['per_seconds']:g} s" if terms.get("per_seconds") else ""
+    return f"{terms['most']:,.10g} {terms['resource']}{period}"
 
-    \b
-    Example:
-      interlock budget list
-    """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = budgets.listed(connection, project=project)
-        used = budgets.uses(connection, [each["budget_id"] for each in found])
-    listed = [{**each, "uses": [use for use in used if use["budget_id"] == each["budget_id"]]} for each in found]
-    if not print_json(listed, as_json):
-        lines = [{**row, "terms": _terms(row), **use} for row in listed for use in _used(row)]
-        print_list(f"{len(listed)} budgets", lines, COLUMNS, project)
+
+def _used(row: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    """A line for each name that a budget counts; one without numbers, if nothing is used."""
+    own = {**row, "terms": _terms(row)}
+    return [
+        {**own, "counted": use["shown"], "used": f"{use['used']:,.10g}", "brake": "on" if use["braked"] else ""}
+        for use in row["uses"][:SHOWN]
+    ] or [own]
+
+
+lists_all(
+    app,
+    "budget",
+    "List budgets: the terms, what is used by whom, and whether a brake is on for it.",
+    lambda connection, project: budgets.with_uses(connection, budgets.listed(connection, project=project)),
+    COLUMNS,
+    lines=_used,
+)
 
 
 @app.command()
@@ -146,16 +150,3 @@ def _parsed(option: str, text: str) -> tuple[float, float | None]:
     if not isinstance(parsed, timedelta):
         raise BadInput(f"{option} {text!r}: the period is a duration, such as 90s, 10m or 2h")
     return most, parsed.total_seconds()
-
-
-def _terms(terms: Mapping[str, Any]) -> str:
-    period = f" in {terms['per_seconds']:g} s" if terms.get("per_seconds") else ""
-    return f"{terms['most']:,.10g} {terms['resource']}{period}"
-
-
-def _used(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A line for each name that a budget counts; one without numbers, if nothing is used."""
-    return [
-        {"counted": use["shown"], "used": f"{use['used']:,.10g}", "brake": "on" if use["braked"] else ""}
-        for use in row["uses"][:SHOWN]
-    ] or [{}]

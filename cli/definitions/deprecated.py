@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.exc import DBAPIError
 
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import instant
 from interlock.db.connection import transaction
@@ -30,7 +30,6 @@ COLUMNS = ("type", "version", "what", "uses", "live", "last_used_at", "remove_af
 
 Type = Annotated[str, typer.Argument(metavar="TYPE", help="A workflow type.")]
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Its version.")]
-By = Annotated[str, person("The operator.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 NOTICE = "30d"  # VERSION-3
 SAID = {

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By
 from interlock.cli.lib.output import REFUSED, AsJson, errors, print_json, print_table, say
 from interlock.db.connection import transaction
 from interlock.db.core import instances
@@ -33,8 +33,6 @@ Examples:
 NAMED = 1_000  # rows of the table of instances that stay
 FEW = 10  # up to this many rows need no summary of their reasons
 PARTICULAR = re.compile(r" \S{36} ")  # an id of a request or an instance
-
-By = Annotated[str, person("The operator.")]
 
 
 def migrate_(

@@ -1,6 +1,6 @@
 """`create`, `fire`, `show`, `history`, `list`, `watch`: the commands on instances."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic, sleep
 from typing import Annotated, Any
@@ -8,14 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib import completing
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.moving import EXIT
 from interlock.cli.lib.options import IfVersion, person
-from interlock.cli.lib.output import FAILED, AsJson, Limit, errors, one_line, print_json, print_table, say
+from interlock.cli.lib.output import FAILED, AsJson, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
-from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, kept, required
 from interlock.db.audit.verify import Problem
-from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import Receipt, VersionConflict
@@ -288,27 +287,26 @@ def _event(row: Any) -> dict[str, Any]:
     return kept | {"event_id": event_name(row["id"]), "hash": row["hash"].hex(), "prev_hash": row["prev_hash"].hex()}
 
 
+@lists(
+    "newest instance",
+    ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error"),
+    limit=50,
+)
 def list_(
+    asked: Listing,
     type_: Annotated[str, typer.Option("--type", help="Only this workflow type.")] = "",
     state: Annotated[str, typer.Option(help="Only instances in this state, in upper or lower case.")] = "",
-    project: OnlyProject = None,
-    limit: Limit = 50,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterable[Row]:
     """List the newest instances.
 
     \b
     Example:
       interlock list --type story --state review --project billing
     """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        states = _states(client, type_, state) if type_ or state else []
-        projects = None if project is None else {project}
-        page = instances.page(connection, projects=projects, type_=type_ or None, states=states, limit=limit)
-        found = [dict(row) for row in page]
-    if not print_json(found, as_json):
-        columns = ("workflow_type", "entity_id", "current_state", "version", "updated_at", "error")
-        print_list(number_of(len(found), "newest instance"), found, columns, project)
+    states = _states(asked.client, type_, state) if type_ or state else []
+    return instances.page(
+        asked.connection, projects=asked.projects, type_=type_ or None, states=states, limit=asked.limit
+    )
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:

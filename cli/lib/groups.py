@@ -1,7 +1,9 @@
-"""A group of commands with a default command: `interlock run FILE` means `run start FILE`."""
+"""Groups of commands: their default command (`interlock run FILE` means `run start FILE`), and options of their own."""
 
+from collections.abc import Callable
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 
@@ -16,3 +18,14 @@ class DefaultCommand(TyperGroup):
         if args and args[0] not in self.commands and args[0] not in own:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+
+def instead(name: str, show: Callable[[], None], message: str) -> Any:
+    """An option of a group that prints something instead of running a command."""
+
+    def shown(wanted: bool) -> None:
+        if wanted:
+            show()
+            raise typer.Exit
+
+    return typer.Option(name, is_eager=True, callback=shown, help=message)

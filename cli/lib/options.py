@@ -20,15 +20,22 @@ def person(message: str, *names: str) -> Any:
     return typer.Option(*names, help=message, default_factory=os_user, show_default="the OS user")
 
 
+By = Annotated[str, person("The operator.")]
+Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
+
+
 def sharing(
-    options: Callable[..., Chosen], run: Callable[[Callable[..., Any], Chosen, dict[str, Any]], None]
+    options: Callable[..., Chosen],
+    run: Callable[[Callable[..., Any], Chosen, dict[str, Any]], None],
+    *,
+    given: str = "order",
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Turn a function into a command that has the parameters of `options`, too.
 
     Args:
         options: called with its parameters' values.
-        run: called with the function, what `options` returned, and the values of the function's own parameters, except
-            `order`, which it gets from `run`.
+        run: called with the function, what `options` returned, and the values of the function's own parameters.
+        given: the parameter that the function gets from `run`.
     """
     shared = signature(options).parameters
 
@@ -36,7 +43,7 @@ def sharing(
         def command(**arguments: Any) -> None:
             run(act, options(**{name: arguments.pop(name) for name in shared}), arguments)
 
-        own = [each for name, each in signature(act).parameters.items() if name != "order"]
+        own = [each for name, each in signature(act).parameters.items() if name != given]
         parameters = sorted([*own, *shared.values()], key=lambda each: each.default is not Parameter.empty)
         command.__name__, command.__doc__ = act.__name__, act.__doc__
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads

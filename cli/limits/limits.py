@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib import completing
+from interlock.cli.lib.listing import lists_all
 from interlock.cli.lib.moves import newest_moves
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.cli.lib.parsing import when
-from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import limits
 from interlock.workers.client.client import Client
@@ -46,8 +46,6 @@ Name = Annotated[
         autocompletion=completing.limited,
     ),
 ]
-By = Annotated[str, person("The operator.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 
 
 @app.command("set")
@@ -87,21 +85,35 @@ def set_(
         )
 
 
-@app.command("list")
-def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List limits: terms, places held, starts that count, and how many tasks, effects and jobs wait.
+def _terms(terms: Mapping[str, Any]) -> str:
+    said = [f"{terms['at_once']} at once"] if terms.get("at_once") else []
+    if terms.get("starts"):
+        said.append(f"{number_of(terms['starts'], 'start')} in {terms['per_seconds']:g} s")
+    return ", ".join(said)
 
-    \b
-    Example:
-      interlock limit list
-    """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = limits.listed(connection, project=project)
-        used = limits.uses(connection, [each["limit_id"] for each in found])
-    rows = [{**each, "uses": [use for use in used if use["limit_id"] == each["limit_id"]]} for each in found]
-    if not print_json(rows, as_json):
-        lines = [{**row, "terms": _terms(row), **use} for row in rows for use in _used(row)]
-        print_list(number_of(len(rows), "limit"), lines, COLUMNS, project)
+
+def _used(row: Mapping[Any, Any]) -> list[dict[Any, Any]]:
+    """A line for each name that a limit counts (`counted`); one without numbers, if a pattern's are not in use."""
+    own, shown = {**row, "terms": _terms(row)}, ("held", "started", "waiting")
+    return [
+        own | {name: use[name] for name in shown} | {"counted": use["name"], "next": _next(use)} for use in row["uses"]
+    ] or [own]
+
+
+def _next(use: Mapping[str, Any]) -> str:
+    if use["room"]:
+        return "now"
+    return f"{use['free_at']:%H:%M:%S} UTC" if use["started"] == use["starts"] else "when one ends"
+
+
+lists_all(
+    app,
+    "limit",
+    "List limits: terms, places held, starts that count, and how many tasks, effects and jobs wait.",
+    lambda connection, project: limits.with_uses(connection, limits.listed(connection, project=project)),
+    COLUMNS,
+    lines=_used,
+)
 
 
 @app.command()
@@ -158,24 +170,3 @@ def _rate(text: str) -> tuple[int, float]:
     if not isinstance(parsed, timedelta):
         raise BadInput(f"--rate {text!r}: the period is a duration, such as 90s, 10m or 2h")
     return int(number), parsed.total_seconds()
-
-
-def _terms(terms: Mapping[str, Any]) -> str:
-    said = [f"{terms['at_once']} at once"] if terms.get("at_once") else []
-    if terms.get("starts"):
-        said.append(f"{number_of(terms['starts'], 'start')} in {terms['per_seconds']:g} s")
-    return ", ".join(said)
-
-
-def _used(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A line for each name that a limit counts (`counted`); one without numbers, if a pattern's are not in use."""
-    shown = ("held", "started", "waiting")
-    return [
-        {name: use[name] for name in shown} | {"counted": use["name"], "next": _next(use)} for use in row["uses"]
-    ] or [{}]
-
-
-def _next(use: Mapping[str, Any]) -> str:
-    if use["room"]:
-        return "now"
-    return f"{use['free_at']:%H:%M:%S} UTC" if use["started"] == use["starts"] else "when one ends"

@@ -1,13 +1,13 @@
 """`interlock effect`: actions on the outside world: list them, show one, try a dead one again."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import typer
 
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.options import person
-from interlock.cli.lib.output import AsJson, Limit, one_line, print_json, say
-from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.db.connection import transaction
+from interlock.cli.lib.output import AsJson, one_line, print_json, say
 from interlock.db.core import effects
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.retry_effect import find_effect, retry_effect
@@ -24,19 +24,19 @@ Examples:
   interlock effect retry ID --reason 'the mail server answers again'
 """
 app = typer.Typer(no_args_is_help=True, help=HELP)
+COLUMNS = ("id", "name", "workflow_type", "entity_id", "status", "attempts", "created_at", "error")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The effect's id, as `interlock effect list` shows it.")]
 Status = Literal["pending", "leased", "done", "dead", "cancelled"]
 
 
 @app.command("list")
+@lists("effect", COLUMNS, limit=100)
 def list_(
+    asked: Listing,
     status: Annotated[Status | None, typer.Option(help="Only those; `leased`: at work.")] = None,
     name: Annotated[str, typer.Option(help="Only effects of this name.")] = "",
-    project: OnlyProject = None,
-    limit: Limit = 100,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterable[Row]:
     """List effects, the newest first.
 
     \b
@@ -44,12 +44,7 @@ def list_(
       interlock effect list --status dead
       interlock effect list --name deploy --json | jq '.[].progress'
     """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        rows = effects.page(connection, project=project, status=status or "", name=name, limit=limit)
-        found = [dict(row) for row in rows]
-    if not print_json(found, as_json):
-        columns = ("id", "name", "workflow_type", "entity_id", "status", "attempts", "created_at", "error")
-        print_list(number_of(len(found), "effect"), found, columns, project)
+    return effects.page(asked.connection, project=asked.project, status=status or "", name=name, limit=asked.limit)
 
 
 @app.command()

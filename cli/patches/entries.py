@@ -1,25 +1,25 @@
 """The query of `patch list` and `quarantine list`: the newest entries of the patch ledger."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated
 
-from interlock.db.connection import transaction
+import typer
+
+from interlock.cli.lib.listing import Listing, Row
 from interlock.db.core import instances
 from interlock.db.orchestration import patches
-from interlock.workers.client.client import Client
+
+RunName = Annotated[str, typer.Option("--run", help="Only patches of this run (name or UUID).")]
 
 
-def newest_entries(run: str, project: str | None, states: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
-    """The newest `limit` entries.
+def newest_entries(asked: Listing, run: str, states: tuple[str, ...]) -> Iterable[Row]:
+    """The newest entries.
 
     Args:
+        asked: of all projects, it looks a run's name up in the client's own.
         run: a run's name or UUID; empty: entries of all runs.
-        project: None: entries of all projects, and a run's name is looked up in the client's own.
         states: empty: entries in any state.
-        limit: how many at most.
     """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        run_id = instances.find(connection, run, project or client.project, "run")["id"] if run else None
-        found = patches.page(
-            connection, projects=[project] if project else None, run=run_id, states=states, limit=limit
-        )
-        return [dict(row) for row in found]
+    within = asked.project or asked.client.project
+    run_id = instances.find(asked.connection, run, within, "run")["id"] if run else None
+    return patches.page(asked.connection, projects=asked.projects, run=run_id, states=states, limit=asked.limit)

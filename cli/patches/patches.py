@@ -1,6 +1,7 @@
 """`interlock patch`: list and show ledger entries, drop quarantined patches, roll back committed ones."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib import completing
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.options import person
-from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
+from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
 from interlock.cli.lib.overriding import Act, overriding
-from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
-from interlock.cli.patches.entries import newest_entries
+from interlock.cli.patches.entries import RunName, newest_entries
 from interlock.cli.patches.quarantine import LIST_HELP
 from interlock.cli.patches.quarantine import list_ as quarantined
 from interlock.db.connection import transaction
@@ -27,7 +28,6 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
-from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown
 
 Ref = Annotated[
@@ -46,13 +46,12 @@ app = typer.Typer(help="The patch ledger: what landed, what did not and why; rol
 
 
 @app.command("list")
+@lists("patch", COLUMNS, plural="patches", limit=100)
 def list_(
-    run: Annotated[str, typer.Option(help="Only patches of this run (name or UUID).")] = "",
-    project: OnlyProject = None,
+    asked: Listing,
+    run: RunName = "",
     state: Annotated[str, typer.Option(help="Only patches in this state.")] = "",
-    limit: NewestLimit = 100,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterable[Row]:
     """List ledger entries, newest first.
 
     \b
@@ -61,9 +60,7 @@ def list_(
     """
     if state and state not in PATCH_LEDGER_1_1.states:
         raise BadInput(f"no state {state!r}. There are: {', '.join(PATCH_LEDGER_1_1.states)}.")
-    found = newest_entries(run, project, (state,) if state else (), limit)
-    if not print_json(found, as_json):
-        print_list(number_of(len(found), "patch", "patches"), found, COLUMNS, project)
+    return newest_entries(asked, run, (state,) if state else ())
 
 
 app.command("quarantined", help=f"The same as `interlock quarantine list`. {LIST_HELP}")(quarantined)

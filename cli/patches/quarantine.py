@@ -1,13 +1,14 @@
 """`interlock quarantine`: list quarantined patches and why (PATCH-4); quarantine requests."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.options import person
-from interlock.cli.lib.output import AsJson, NewestLimit, block, print_json, print_table, say
-from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.cli.patches.entries import newest_entries
+from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
+from interlock.cli.patches.entries import RunName, newest_entries
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.orchestration import patches
@@ -30,17 +31,10 @@ app = typer.Typer(no_args_is_help=True, help="Quarantined patches, and why; quar
 
 
 @app.command("list", help=LIST_HELP)
-def list_(
-    run: Annotated[str, typer.Option(help="Only patches of this run (name or UUID).")] = "",
-    project: OnlyProject = None,
-    limit: NewestLimit = 100,
-    as_json: AsJson = False,
-) -> None:
+@lists("quarantined patch", ("entity_id", "updated_at", "quarantine_reason"), plural="quarantined patches", limit=100)
+def list_(asked: Listing, run: RunName = "") -> Iterable[Row]:
     """List quarantined patches."""
-    found = newest_entries(run, project, ("quarantined",), limit)
-    if not print_json(found, as_json):
-        columns = ("entity_id", "updated_at", "quarantine_reason")
-        print_list(number_of(len(found), "quarantined patch", "quarantined patches"), found, columns, project)
+    return newest_entries(asked, run, ("quarantined",))
 
 
 @app.command("show")

@@ -5,17 +5,15 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.lib.options import IfVersion, person
+from interlock.cli.lib.listing import lists_all
+from interlock.cli.lib.options import By, IfVersion
 from interlock.cli.lib.output import AsJson, print_json, say
-from interlock.cli.lib.projects import OnlyProject, print_list
-from interlock.db.connection import transaction
 from interlock.db.core.instances import InstanceRow
 from interlock.db.orchestration import phases
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import phases as moving
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
-from interlock.workflows.output.counts import number_of
 
 HELP = """Phases: named parts of a project's work, with rules for what may be changed and what may land. Plans declare
 them; operators freeze and thaw them.
@@ -27,22 +25,16 @@ app = typer.Typer(no_args_is_help=True, help=HELP)
 COLUMNS = ("phase", "state", "since", "by", "reason", "workstreams")
 
 Ref = Annotated[str, typer.Argument(metavar="PHASE", help="The phase's name, as in plans.")]
-By = Annotated[str, person("The operator.")]
 Reason = Annotated[str, typer.Option(help="Why; stored in history and shown to whoever waits.")]
 
 
-@app.command("list")
-def list_(project: OnlyProject = None, as_json: AsJson = False) -> None:
-    """List phases: whether they are frozen, since when and why, and how many workstreams are in them.
-
-    \b
-    Example:
-      interlock phase list
-    """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in phases.listed(connection, project=project)]
-    if not print_json(found, as_json):
-        print_list(number_of(len(found), "phase"), found, COLUMNS, project)
+lists_all(
+    app,
+    "phase",
+    "List phases: whether they are frozen, since when and why, and how many workstreams are in them.",
+    phases.listed,
+    COLUMNS,
+)
 
 
 @app.command()

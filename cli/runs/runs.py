@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.lib import completing
-from interlock.cli.lib.groups import DefaultCommand
+from interlock.cli.lib.groups import DefaultCommand, instead
 from interlock.cli.lib.moving import settled, tell
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, console, errors, print_json, say
@@ -73,17 +73,13 @@ Timeout = Annotated[
 ]
 
 
-def _schema(wanted: bool) -> None:
-    if wanted:
-        print_json(plan_json_schema())
-        raise typer.Exit
+def _schema() -> None:
+    print_json(plan_json_schema())
 
 
 @app.callback()
 def group(
-    schema: Annotated[
-        bool, typer.Option("--schema", is_eager=True, callback=_schema, help="Print the JSON Schema of plans.")
-    ] = False,
+    schema: Annotated[bool, instead("--schema", _schema, "Print the JSON Schema of plans.")] = False,
 ) -> None:
     """The options of the group itself."""
 

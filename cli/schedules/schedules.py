@@ -10,7 +10,7 @@ import typer
 
 from interlock.cli.lib import completing
 from interlock.cli.lib.moving import settled, tell
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import Reason, person
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import json_object, when
 from interlock.cli.lib.projects import OnlyProject, print_list
@@ -48,7 +48,6 @@ Ref = Annotated[
     typer.Argument(metavar="NAME", help="The schedule's name or UUID.", autocompletion=completing.named("schedule")),
 ]
 By = Annotated[str, person("Who created it.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait until it is applied.")]
 
 

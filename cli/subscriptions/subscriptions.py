@@ -1,19 +1,19 @@
 """`interlock subscription`: add, list, show, pause, resume, replay, skip and remove subscriptions to events."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from interlock.cli.lib import completing
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.moves import newest_moves
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import past
 from interlock.cli.lib.progress_bar import bar, on
-from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
 from interlock.db.core import subscriptions
 from interlock.db.core.subscriptions import SubscriptionRow
@@ -48,8 +48,6 @@ Ref = Annotated[
         metavar="NAME", help="The subscription's name or UUID.", autocompletion=completing.named("subscription")
     ),
 ]
-By = Annotated[str, person("The operator.")]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
 
 
 class NotReplayed(InterlockError):
@@ -98,21 +96,18 @@ def add(
 
 
 @app.command("list")
+@lists("subscription", COLUMNS, lines=lambda row: [{**row, **_in_words(row)}])
 def list_(
+    asked: Listing,
     removed: Annotated[bool, typer.Option("--removed", help="Also those that were removed.")] = False,
-    project: OnlyProject = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Iterable[Row]:
     """List subscriptions: where and what each delivers, how far it is behind, and since when its endpoint fails.
 
     \b
     Example:
       interlock subscription list
     """
-    with Client() as client, transaction(client.runtime.database) as connection:
-        found = subscriptions.listed(connection, project=project, removed=removed)
-    if not print_json([dict(each) for each in found], as_json):
-        print_list(f"{len(found)} subscriptions", [dict(each) | _in_words(each) for each in found], COLUMNS, project)
+    return subscriptions.listed(asked.connection, project=asked.project, removed=removed)
 
 
 @app.command()
@@ -131,37 +126,32 @@ def show(ref: Ref, as_json: AsJson = False) -> None:
         _print(row)
 
 
-@app.command()
-def pause(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
-    """Pause a subscription. What happens meanwhile is delivered once it is resumed.
+def _changes(change: Change, message: str, example: str) -> None:
+    """Add the command of a change, with its help text."""
 
-    \b
-    Example:
-      interlock subscription pause chat --reason "the chat is being moved"
-    """
-    _change(ref, "pause", by, reason, as_json)
-
-
-@app.command()
-def resume(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
-    """Resume a paused subscription, where it stood.
-
-    \b
-    Example:
-      interlock subscription resume chat --reason "it has been moved"
-    """
-    _change(ref, "resume", by, reason, as_json)
+    @app.command(change, help=f"{message}\n\n\b\nExample:\n  {example}")
+    def command(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
+        with Client() as client:
+            made = changing.change_subscription(client.runtime, ref, change, OverrideOrder(by, reason))
+        if not print_json(dict(made), as_json):
+            say(f"subscription {made['entity_id']} is ", (made["current_state"], "bold"))
 
 
-@app.command()
-def remove(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
-    """Remove a subscription for good. Its history is kept, and its name is not free again.
-
-    \b
-    Example:
-      interlock subscription remove chat --reason "replaced by chat-2"
-    """
-    _change(ref, "remove", by, reason, as_json)
+_changes(
+    "pause",
+    "Pause a subscription. What happens meanwhile is delivered once it is resumed.",
+    'interlock subscription pause chat --reason "the chat is being moved"',
+)
+_changes(
+    "resume",
+    "Resume a paused subscription, where it stood.",
+    'interlock subscription resume chat --reason "it has been moved"',
+)
+_changes(
+    "remove",
+    "Remove a subscription for good. Its history is kept, and its name is not free again.",
+    'interlock subscription remove chat --reason "replaced by chat-2"',
+)
 
 
 @app.command()
@@ -208,13 +198,6 @@ def skip(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
         say(f"{event} is not delivered to {ref}")
 
 
-def _change(ref: str, change: Change, by: str, reason: str, as_json: bool) -> None:
-    with Client() as client:
-        made = changing.change_subscription(client.runtime, ref, change, OverrideOrder(by, reason))
-    if not print_json(dict(made), as_json):
-        say(f"subscription {made['entity_id']} is ", (made["current_state"], "bold"))
-
-
 def _watch(client: Client, going: Replay, timeout: float, quiet: bool) -> int:
     until = time.monotonic() + timeout
     with bar("delivering again", quiet) as shown:
@@ -249,7 +232,7 @@ def _print(row: SubscriptionRow) -> None:
         say(f"  last answer {answer.get('status')} to {answer.get('event')} at {at}")
 
 
-def _in_words(row: SubscriptionRow) -> dict[str, Any]:
+def _in_words(row: Mapping[Any, Any]) -> dict[str, Any]:
     """The columns of a table that its row does not have."""
     return {
         "to": shown_url(row["context"].get("url")),

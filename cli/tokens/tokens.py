@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By
 from interlock.cli.lib.output import AsJson, errors, print_json, print_table, say
 from interlock.cli.lib.parsing import instant
 from interlock.cli.lib.projects import OnlyProject
@@ -30,8 +30,6 @@ COLUMNS = ("entity_id", "state", "role", "where", "issued_by", "issued_at", "exp
 NEVER = "never"
 
 app = typer.Typer(no_args_is_help=True, help=HELP)
-
-By = Annotated[str, person("The operator.")]
 
 
 @app.command()

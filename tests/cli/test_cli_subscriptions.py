@@ -17,7 +17,7 @@ def test_a_subscription_from_its_beginning_to_its_end(terminal: Terminal, name: 
     shown = terminal.run("subscription", "show", name)
     for words in ("types story; states done", "https://a.example/", "file:own", "resume by ann", "0 delivered"):
         assert words in shown.said
-    assert "1 subscriptions" in terminal.run("subscription", "list").said
+    assert terminal.run("subscription", "list").out.splitlines()[0].strip() == "1 subscription"
     assert terminal.ok("subscription", "remove", name, *WHY)["current_state"] == "removed"
     assert name not in [each["name"] for each in terminal.ok("subscription", "list")]
     assert name in [each["name"] for each in terminal.ok("subscription", "list", "--removed")]

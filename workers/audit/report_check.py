@@ -65,6 +65,12 @@ def check(
 
 
 def text_of(path: Path) -> str:
+    """The text of a report's file.
+
+    Raises:
+        NotAnEnvelope: it is too large, or not UTF-8.
+        OSError: it cannot be read.
+    """
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
