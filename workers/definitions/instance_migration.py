@@ -74,10 +74,6 @@ class Migrated:
     stays: list[Unmigrated] = field(default_factory=list)
 
 
-class _Undone(Exception):
-    """Raised to roll back a dry run's transaction."""
-
-
 @door
 def migrate(
     database: Engine, catalogue: Catalogue, order: Migration, progress: Callable[[int, int], None] = lambda _, __: None
@@ -172,9 +168,7 @@ class _Crossing:
                 self._move(connection, row, subject)
                 instance_migration.check_now(connection)
                 if self.order.dry_run:
-                    raise _Undone
-        except _Undone:
-            return True
+                    connection.rollback()
         except Exception as error:
             if row is None or retryable(error):
                 raise

@@ -6,8 +6,9 @@ proposed → removed
 Its context is its terms, which never change: for other terms it is removed, and another takes its place.
 """
 
-from interlock.workflows.definition import Definition, Field, T
+from interlock.workflows.definition import Field
 from interlock.workflows.fields import name
+from interlock.workflows.machines.governance.terms import terms
 from interlock.workflows.machines.orchestration.metadata_guards import reason_given
 
 KINDS = ("actor", "run", "project")
@@ -15,7 +16,6 @@ WHOLE, PARTS = ("triggers", "claims", "tokens"), ("usd",)
 RESOURCES = (*WHOLE, *PARTS)
 MOST = 10**12
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 86_400.0 * 366
-SAID = (reason_given,)
 
 
 def amount(value: object) -> bool:
@@ -30,25 +30,13 @@ def period(value: object) -> bool:
     )
 
 
-BUDGET = Definition(
-    type="budget",
-    version="1.0.0",
-    summary="How much an actor, a run or a project may use before a brake is put on.",
-    order=(("proposed",), ("in_force",), ("removed",)),
-    initial="proposed",
-    terminal=frozenset({"removed"}),
-    resting=frozenset({"in_force"}),
-    by="operator",
-    transitions=(
-        T("enforce", "proposed", "in_force", when=SAID, severity="warning"),
-        T("remove", ("proposed", "in_force"), "removed", when=SAID, severity="warning"),
-    ),
-    fields=(
-        Field("kind", lambda value: value in KINDS, ", ".join(KINDS), required=True),
-        Field("name", name, "of the actor or project, or a run's UUID; `x*`: each that begins with x", required=True),
-        Field("resource", lambda value: value in RESOURCES, ", ".join(RESOURCES), required=True),
-        Field("most", amount, f"a number above 0 and at most {MOST}", required=True),
-        Field("per_seconds", period, "a number of seconds, from 1 to 31622400 (366 days)"),
-    ),
-    required_metadata=("terms",),
+BUDGET = terms(
+    "budget",
+    "How much an actor, a run or a project may use before a brake is put on.",
+    Field("kind", lambda value: value in KINDS, ", ".join(KINDS), required=True),
+    Field("name", name, "of the actor or project, or a run's UUID; `x*`: each that begins with x", required=True),
+    Field("resource", lambda value: value in RESOURCES, ", ".join(RESOURCES), required=True),
+    Field("most", amount, f"a number above 0 and at most {MOST}", required=True),
+    Field("per_seconds", period, "a number of seconds, from 1 to 31622400 (366 days)"),
+    when=(reason_given,),
 )

@@ -7,8 +7,9 @@ Its context is its terms, which never change. PostgreSQL refuses terms that wide
 those in force.
 """
 
-from interlock.workflows.definition import AUTHORITIES, Definition, Field, T
+from interlock.workflows.definition import AUTHORITIES, Field
 from interlock.workflows.fields import name
+from interlock.workflows.machines.governance.terms import terms
 
 FEWER = tuple(each for each in AUTHORITIES if each != "anyone")
 
@@ -23,23 +24,12 @@ def fewer(value: object) -> bool:
     )
 
 
-NARROWING = Definition(
-    type="narrowing",
-    version="1.0.0",
-    summary="A project's restriction of who may fire a trigger.",
-    order=(("proposed",), ("in_force",), ("lifted",)),
-    initial="proposed",
-    terminal=frozenset({"lifted"}),
-    resting=frozenset({"in_force"}),
-    by="operator",
-    transitions=(
-        T("enforce", "proposed", "in_force", severity="warning"),
-        T("lift", ("proposed", "in_force"), "lifted", severity="warning"),
-    ),
-    fields=(
-        Field("type", name, "a workflow type", required=True),
-        Field("trigger", name, "one of its triggers", required=True),
-        Field("to", fewer, f"a list of authorities, each once: {', '.join(FEWER)}", required=True),
-    ),
-    required_metadata=("terms",),
+NARROWING = terms(
+    "narrowing",
+    "A project's restriction of who may fire a trigger.",
+    Field("type", name, "a workflow type", required=True),
+    Field("trigger", name, "one of its triggers", required=True),
+    Field("to", fewer, f"a list of authorities, each once: {', '.join(FEWER)}", required=True),
+    away="lift",
+    over="lifted",
 )
