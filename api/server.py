@@ -6,10 +6,8 @@ import, a third of a second. What only looks whether the process answers, `/api/
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from interlock.workers.settings import LOOPBACK, Settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.readiness import announce_ready
 from interlock.workers.telemetry import logs
 from interlock.workflows.errors import InterlockError
 
@@ -209,8 +208,7 @@ def serve(make: Make, settings: Settings, host: str, port: int, told: Callable[[
 
         def listens() -> None:
             told(f"{scheme}://{name}:{address[1]}")
-            if path := os.environ.get("INTERLOCK_READY_FILE"):
-                Path(path).touch()
+            announce_ready()
 
         Announced(configuration(app, settings), app, listens).run([listener])
 

@@ -4,17 +4,16 @@ The node of `deliveries` has nothing to do before the first subscription, and mo
 then it is a process that looks every few seconds: it has no connection, and a tenth of a node's memory.
 """
 
-import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import psycopg
 
 from interlock.db.schema import in_schema
 from interlock.workers.settings import settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.readiness import announce_ready
 
 LOOK_SECONDS, CONNECT_SECONDS = 5.0, 5
 NEEDED = in_schema("SELECT EXISTS (SELECT FROM interlock.subscriptions)")
@@ -25,8 +24,7 @@ def main() -> None:
     chosen = settings()
     process_privacy.hide(chosen)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if path := os.environ.get("INTERLOCK_READY_FILE"):
-        Path(path).touch()
+    announce_ready()
     while not needed(chosen.resolved_database_url().replace("+psycopg", "", 1)):
         time.sleep(LOOK_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,7 +1,7 @@
 """The module that `celery -A interlock.workers.main` loads: the app for this process's settings, with its tasks."""
 
 import os
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from celery import signals
@@ -15,6 +15,7 @@ from interlock.workers.pool import celery_pool
 from interlock.workers.runtime import runtime
 from interlock.workers.settings import settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.readiness import announce_ready
 from interlock.workers.telemetry import logs, tracing
 
 os.umask(0o077)  # a node's journal, archives and exports are readable by its user only, whoever started it
@@ -34,17 +35,14 @@ def _configure_logs(**_: object) -> None:
 
 @signals.beat_init.connect
 def _report_ready(**_: object) -> None:
-    if path := os.environ.get("INTERLOCK_READY_FILE"):
-        Path(path).touch()
+    announce_ready()
 
 
 @signals.worker_ready.connect
 def _report_isolation(sender: Any, **_: object) -> None:
     """As for beat; a node that runs commands also writes their isolation into its ready file."""
-    path = os.environ.get("INTERLOCK_READY_FILE")
-    if path and RUN_COMMANDS & set(sender.app.amqp.queues.consume_from):
-        Path(path).write_text(in_force.report(settings()))
-    _report_ready()
+    runs_commands = RUN_COMMANDS & set(sender.app.amqp.queues.consume_from)
+    announce_ready(partial(in_force.report, settings()) if runs_commands else str)
 
 
 @signals.worker_process_init.connect

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from interlock.cli.fork_server.launcher import address
 from interlock.supervisor.processes.importing import without_collections
+from interlock.workers.system.readiness import announce_ready
 
 NAME = "il-commands"  # as all parts are named
 BACKLOG = 64
@@ -25,8 +26,7 @@ def main() -> None:
     listening = listen(directory)
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME)
-    if path := os.environ.get("INTERLOCK_READY_FILE"):
-        Path(path).touch()
+    announce_ready()
     select.select([listening], [], [])
     with without_collections():
         from interlock.cli.fork_server.server import serve  # noqa: PLC0415 - large, and an idle installation needs none

@@ -9,7 +9,6 @@ is a period old, and none is taken that would leave PostgreSQL without room.
 """
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -30,6 +29,7 @@ from interlock.supervisor.servers import endpoints
 from interlock.workers.audit import backup_drills, kept_backups, signing_keys
 from interlock.workers.settings import Settings, settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.readiness import announce_ready
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.urls import without_users
 
@@ -43,8 +43,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     chosen = settings()
     process_privacy.hide(chosen)
-    if path := os.environ.get("INTERLOCK_READY_FILE"):
-        Path(path).touch()
+    announce_ready()
     while True:
         time.sleep(take_if_due(chosen))
 

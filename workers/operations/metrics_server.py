@@ -1,14 +1,12 @@
 """The exporter: `/metrics` for Prometheus, read from PostgreSQL at each scrape, and `/healthcheck`."""
 
 import logging
-import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from io import BytesIO
-from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from threading import BoundedSemaphore, Lock
 from time import monotonic
@@ -24,6 +22,7 @@ from interlock.workers.operations.metrics import Reader
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.readiness import announce_ready
 from interlock.workflows.errors import InterlockError
 
 log = structlog.get_logger()
@@ -243,6 +242,5 @@ def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] 
     runtime = Runtime(settings)
     with closing(runtime), listening(runtime, host, port) as server:
         told(url(server))
-        if path := os.environ.get("INTERLOCK_READY_FILE"):
-            Path(path).touch()
+        announce_ready()
         server.serve_forever()
