@@ -7,7 +7,7 @@ for it (HTTP-4).
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
@@ -25,6 +25,7 @@ from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.waiting import Waiters
+from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
@@ -40,6 +41,11 @@ Found = TypeVar("Found")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ACTS = 4  # what operators do at once: each has a thread and connections of its own
 REPORTS = 2  # made or checked at once, by anybody: operators do not wait for them
+LONG_HISTORY, LONG_HISTORIES = (
+    1_000,
+    2,
+)  # events; so many longer ones are verified at once, short ones do not wait for them
+VERIFY_SECONDS = 5.0  # for one history, with the waiting for its turn
 LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
@@ -58,7 +64,7 @@ class Access:
         self.tokens = Gathering(self._find_each, lambda asked: find(runtime, *asked))
         self.feed = Feed(runtime)
         self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
-        self.reading_logs = asyncio.Semaphore(LOG_READS)
+        self.reading_logs, self.long_histories = asyncio.Semaphore(LOG_READS), asyncio.Semaphore(LONG_HISTORIES)
         self._client = Client(runtime)
         self.acceptances = Gathering(partial(accept_together, self._client), partial(accept_fired, self._client))
         self._projects: OrderedDict[UUID, str] = OrderedDict()
@@ -180,6 +186,37 @@ class Caller:
         found = self.access.projects_of(ids)
         if missing := [each for each in ids if found.get(each) != project]:
             raise UnknownInstance(f"There is no instance {missing[0]} in project {project!r}.")
+
+    async def verified(self, ref: str, named: str | None, *, most: int | None = None) -> tuple[Problem, ...] | None:
+        """What is wrong with an instance's history; it is computed in a thread, and others are answered meanwhile.
+
+        Args:
+            ref, named: the instance, as `located` takes it.
+            most: how many events to verify at most; None: any number.
+
+        Returns:
+            As `Client.verify`; None: it is not known, for it has more events, or takes longer than `VERIFY_SECONDS`.
+
+        Raises:
+            UnknownInstance, AmbiguousInstance, NotYours: as `located`.
+        """
+
+        def length() -> int:
+            with self.located(ref, named) as (client, found), transaction(client.runtime.database) as connection:
+                return instances.find_with_archived(connection, found, client.project)["version"]
+
+        def verify() -> tuple[Problem, ...]:
+            with self.located(ref, named) as (client, found):
+                return client.verify(found)
+
+        events = await inside(length)
+        if most is not None and events > most:
+            return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(VERIFY_SECONDS):
+                async with self.access.long_histories if events > LONG_HISTORY else nullcontext():
+                    return await inside(verify)
+        return None
 
     @contextmanager
     def located(self, ref: str, named: str | None, *, write: bool = False) -> Iterator[tuple[Client, str | UUID]]:

@@ -21,6 +21,7 @@ Text = Annotated[str, Field(max_length=WORDS_LIMIT), AfterValidator(_storable)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
 
 
+NOT_VERIFIED = "null: it is so long that only `interlock history` verifies it"
 MOST_UNKNOWN = 20  # members of a request that are refused one by one
 
 
@@ -74,7 +75,7 @@ class InstanceDetail(InstanceSummary):
     legal: list[str] = Field(description="the triggers that its state accepts")
     missing: dict[str, str] = Field(description="trigger → why it would be refused now for what is linked")
     links: list[LinkedInstance]
-    verified: bool = Field(description="whether its history is whole and legal")
+    verified: bool | None = Field(description=f"whether its history is whole and legal; {NOT_VERIFIED}")
     problems: list[str] = Field(description="what is wrong with its history")
 
 
@@ -106,7 +107,7 @@ class EventPage(BaseModel):
 
     items: list[HistoryEvent]
     next: int | None = Field(description="`after` of the next page; null on the last")
-    verified: bool = Field(description="whether the whole history is as it was written")
+    verified: bool | None = Field(description=f"whether the whole history is as it was written; {NOT_VERIFIED}")
     problems: list[str]
 
 

@@ -79,11 +79,10 @@ async def show_instance(caller: Called, ref: str, project: Project = None) -> Js
 
     def read() -> dict[str, Any]:
         with caller.located(ref, project) as (client, found):
-            shown = caller.shown(client, found)
-            return shown | _verdict(client.verify(shown["id"]))
+            return caller.shown(client, found)
 
     shown = await inside(read)
-    return JsonAnswer(only(InstanceDetail, shown))
+    return JsonAnswer(only(InstanceDetail, shown | _verdict(await caller.verified(str(shown["id"]), None))))
 
 
 @router.get("/history/{ref:path}", response_model=EventPage, responses=documented(409))
@@ -99,14 +98,18 @@ async def show_history(
     def read() -> dict[str, Any]:
         with caller.located(ref, project) as (client, found):
             events = [_event(each) for each in client.history(found, after_seq=after, limit=limit + 1)]
-            return page(events, limit, "seq") | _verdict(client.verify(found))
+            return page(events, limit, "seq")
 
-    return JsonAnswer(await inside(read))
+    events = await inside(read)
+    return JsonAnswer(events | _verdict(await caller.verified(ref, project)))
 
 
 def _event(row: EventRow) -> dict[str, Any]:
     return only(HistoryEvent, dict(row) | {"event_id": event_name(row["id"])})
 
 
-def _verdict(problems: tuple[Problem, ...]) -> dict[str, Any]:
-    return {"verified": not problems, "problems": [each.message for each in problems]}
+def _verdict(problems: tuple[Problem, ...] | None) -> dict[str, Any]:
+    return {
+        "verified": None if problems is None else not problems,
+        "problems": [each.message for each in problems or ()],
+    }

@@ -75,13 +75,9 @@ async def show_instance(request: Request, caller: Visitor, id_: UUID) -> Respons
         with caller.located(str(id_), None) as (client, ref):
             shown = caller.shown(client, ref)
             events = client.history(ref, after_seq=max(0, shown["version"] - EVENTS))
-            return {
-                "shown": shown,
-                "events": events,
-                "problems": client.verify(ref) if shown["version"] <= VERIFIED else None,
-            }
+            return {"shown": shown, "events": events}
 
-    found = await inside(look)
+    found = await inside(look) | {"problems": await caller.verified(str(id_), None, most=VERIFIED)}
     shown, catalogue = found["shown"], caller.access.runtime.catalogue
     try:
         definition = catalogue.get(shown["workflow_type"], shown["definition_version"])

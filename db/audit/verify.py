@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ from interlock.workflows.audit.chain import digest, digest_bytes
 
 Event = tuple[Any, ...]  # the columns of `_HASHED_EVENTS`
 Progress = Callable[[int], None]
+Compute = Callable[[Callable[[], None]], None]
+
+CHUNK = 250  # events of one instance that are read and checked at a time
 
 # Events with their fields as they were hashed, in UTF-8.
 _HASHED_EVENTS = in_schema("""
@@ -43,7 +47,10 @@ _EVENTS_BETWEEN = f"{_HASHED_EVENTS} WHERE t.workflow_id > %s AND t.workflow_id 
 _INSTANCES_AFTER = f"{_HASHED_INSTANCES} WHERE i.id > %s ORDER BY i.id LIMIT %s"
 _EVENTS_OF_SOME = f"{_HASHED_EVENTS} WHERE t.workflow_id = ANY(%s) ORDER BY t.workflow_id, t.seq"
 _SOME_INSTANCES = f"{_HASHED_INSTANCES} WHERE i.id = ANY(%s) ORDER BY i.id"
-_EVENTS_OF = f"{_HASHED_EVENTS} WHERE t.workflow_id = %s ORDER BY t.seq"
+# Of one instance, some after others. The first condition is the index's; the second tells doubled numbers apart.
+_EVENTS_OF = f"""{_HASHED_EVENTS}
+ WHERE t.workflow_id = %s AND t.seq >= %s AND (t.seq, t.id) > (%s, %s::uuid) ORDER BY t.seq, t.id LIMIT %s
+"""
 _INSTANCE = f"{_HASHED_INSTANCES} WHERE i.id = %s"
 _UNLIKE_HISTORY = in_schema("SELECT named, what FROM interlock.rows_unlike_history() ORDER BY named")
 
@@ -114,18 +121,25 @@ def verify(engine: Engine, progress: Progress = lambda _: None) -> Verdict:
     return verdict
 
 
-def verify_instance(connection: Connection, instance_id: UUID) -> Verdict:
-    """Check one instance's chain as `verify` checks all.
+def verify_instance(connection: Connection, instance_id: UUID, *, compute: Compute = lambda work: work()) -> Verdict:
+    """Check one instance's chain as `verify` checks all, in constant memory.
 
     Args:
         connection: a transaction that reads one snapshot.
         instance_id: an instance that exists, archived or not.
+        compute: makes a call that computes for milliseconds: an event loop has it made in a thread.
     """
     verdict = Verdict(instances=1)
     instance = Instance(*connection.exec_driver_sql(_INSTANCE, (instance_id,)).one())
     rules = _rules(connection, instance.workflow_type).get(instance.workflow_type)
-    events = connection.exec_driver_sql(_EVENTS_OF, (instance_id,)).all()
-    _check(verdict, rules or recorded_moves.NO_RULES, instance, iter(tuple(event) for event in events))
+    chain = _Chain(verdict, rules or recorded_moves.NO_RULES, instance)
+    seq, id_ = -(2**31), str(belongings.FIRST)  # of the last event that was read
+    while events := connection.exec_driver_sql(_EVENTS_OF, (instance_id, seq, seq, id_, CHUNK)).all():
+        compute(partial(chain.follow, map(tuple, events)))
+        seq, id_ = events[-1][2], events[-1][7].decode()
+        if len(events) < CHUNK:
+            break
+    chain.end()
     _belongings(verdict, connection.exec_driver_sql, ids=[instance_id])
     return verdict
 
@@ -221,7 +235,7 @@ def _compare(
             _check(verdict, known, instance, history)
             owner, history = next(events, nobody)
         else:
-            _check(verdict, known, instance, iter(()))
+            _check(verdict, known, instance, ())
         if verdict.instances % AHEAD == 0:
             progress(verdict.transitions)
     while owner is not None:
@@ -230,74 +244,95 @@ def _compare(
     progress(verdict.transitions)
 
 
-def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, history: Iterator[Event]) -> None:
-    last, state, last_version, previous_at = 0, None, instance.born_version.encode(), b""
-    last_xid, last_position = 0, 0
-    named = str(instance.id).encode()
-    previous = digest(b"", (named.decode(), *instance[5:]))
-    if not instance.context_whole:
-        verdict.note(instance.id, None, "its context was changed: the birth has another digest")
-    for (
-        _,
-        type_,
-        seq,
-        xid,
-        position,
-        prev_hash,
-        hashed,
-        id_,
-        version,
-        source,
-        dest,
-        trigger,
-        *asked,  # by whom, in which request, by which authority, proof, login; and the severity
-        metadata,
-        at,
-    ) in history:
-        verdict.transitions += 1
-        if seq != last + 1:
-            verdict.note(instance.id, seq, f"gap: event {last + 1} is missing")
-        elif prev_hash != previous:
-            before = "the event before it" if last else "the birth, so what the instance was born with was changed"
-            verdict.note(instance.id, seq, f"chain broken: it does not follow {before}")
-        fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *asked, metadata, at)
-        if hashed != digest_bytes(prev_hash, fields):
-            verdict.note(instance.id, seq, "changed: its hash is not that of its content")
-        if at < previous_at:  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
-            verdict.note(instance.id, seq, "is dated before the event before it")
-        if xid < last_xid or position <= last_position:  # both are taken under the partition's lock
-            verdict.note(instance.id, seq, "its xid or position was changed: it is before the event before it")
-        last_xid, last_position = xid, position
-        if type_ != instance.workflow_type:
-            verdict.note(instance.id, seq, f"is of a {type_}, but its instance is a {instance.workflow_type}")
-        if state is None and (begins := rules.begins(instance.born_version)) not in (None, source.decode()):
-            verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but it began in {begins!r}")
-        if state is not None and source != state:
-            verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
-        if message := rules.broken(last_version, version, (source, trigger, dest), (*asked[2:4], metadata)):
-            verdict.note(instance.id, seq, message)
-        last, state, previous, last_version, previous_at = seq, dest, hashed, version, at
-    _check_end(verdict, rules, instance, (last, state, last_version))
+def _check(verdict: Verdict, rules: recorded_moves.Rules, instance: Instance, history: Iterable[Event]) -> None:
+    chain = _Chain(verdict, rules, instance)
+    chain.follow(history)
+    chain.end()
 
 
-def _check_end(
-    verdict: Verdict,
-    rules: recorded_moves.Rules,
-    instance: Instance,
-    end: tuple[int, bytes | None, bytes],
-) -> None:
-    """Check that the instance stands where its history ends: number, state and version of its last event."""
-    last, state, last_version = end
-    if instance.version != last:
-        verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
-    begins = rules.begins(instance.definition_version)
-    if last == 0 and begins not in (None, instance.current_state):
-        verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but it began in {begins!r}")
-    if state is not None and state.decode() != instance.current_state:
-        verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}")
-    if last_version.decode() != instance.definition_version:
-        message = f"is under {instance.definition_version}, but history ends under {last_version.decode()}"
-        verdict.note(instance.id, None, message)
+class _Chain:
+    """One instance's history, of which events are checked in turn, and then that the instance stands where it ends."""
+
+    def __init__(self, verdict: Verdict, rules: recorded_moves.Rules, instance: Instance) -> None:
+        self._verdict, self._rules, self._instance = verdict, rules, instance
+        # Of the event before: its number, the state it entered, its hash, version, time, xid and position.
+        self._last = 0
+        self._state: bytes | None = None
+        self._previous = digest(b"", (str(instance.id), *instance[5:]))
+        self._version, self._at = instance.born_version.encode(), b""
+        self._xid, self._position = 0, 0
+        if not instance.context_whole:
+            verdict.note(instance.id, None, "its context was changed: the birth has another digest")
+
+    def follow(self, history: Iterable[Event]) -> None:
+        """Check the next events, in the order of their numbers."""
+        verdict, rules, instance = self._verdict, self._rules, self._instance
+        named = str(instance.id).encode()
+        last, state, previous = self._last, self._state, self._previous
+        last_version, previous_at = self._version, self._at
+        last_xid, last_position = self._xid, self._position
+        for (
+            _,
+            type_,
+            seq,
+            xid,
+            position,
+            prev_hash,
+            hashed,
+            id_,
+            version,
+            source,
+            dest,
+            trigger,
+            *asked,  # by whom, in which request, by which authority, proof, login; and the severity
+            metadata,
+            at,
+        ) in history:
+            verdict.transitions += 1
+            if seq != last + 1:
+                verdict.note(instance.id, seq, f"gap: event {last + 1} is missing")
+            elif prev_hash != previous:
+                before = "the event before it" if last else "the birth, so what the instance was born with was changed"
+                verdict.note(instance.id, seq, f"chain broken: it does not follow {before}")
+            fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *asked, metadata, at)
+            if hashed != digest_bytes(prev_hash, fields):
+                verdict.note(instance.id, seq, "changed: its hash is not that of its content")
+            if (
+                at < previous_at
+            ):  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
+                verdict.note(instance.id, seq, "is dated before the event before it")
+            if xid < last_xid or position <= last_position:  # both are taken under the partition's lock
+                verdict.note(instance.id, seq, "its xid or position was changed: it is before the event before it")
+            last_xid, last_position = xid, position
+            if type_ != instance.workflow_type:
+                verdict.note(instance.id, seq, f"is of a {type_}, but its instance is a {instance.workflow_type}")
+            if state is None and (begins := rules.begins(instance.born_version)) not in (None, source.decode()):
+                verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but it began in {begins!r}")
+            if state is not None and source != state:
+                verdict.note(instance.id, seq, f"leaves {source.decode()!r}, but {state.decode()!r} was entered before")
+            if message := rules.broken(last_version, version, (source, trigger, dest), (*asked[2:4], metadata)):
+                verdict.note(instance.id, seq, message)
+            last, state, previous, last_version, previous_at = seq, dest, hashed, version, at
+        self._last, self._state, self._previous = last, state, previous
+        self._version, self._at = last_version, previous_at
+        self._xid, self._position = last_xid, last_position
+
+    def end(self) -> None:
+        """Check that the instance stands where its history ends: number, state and version of its last event."""
+        verdict, rules, instance = self._verdict, self._rules, self._instance
+        last, state, last_version = self._last, self._state, self._version
+        if instance.version != last:
+            verdict.note(instance.id, None, f"made {instance.version} moves, but history ends at {last}")
+        begins = rules.begins(instance.definition_version)
+        if last == 0 and begins not in (None, instance.current_state):
+            verdict.note(instance.id, None, f"stands in {instance.current_state!r}, but it began in {begins!r}")
+        if state is not None and state.decode() != instance.current_state:
+            verdict.note(
+                instance.id, None, f"stands in {instance.current_state!r}, but history ends in {state.decode()!r}"
+            )
+        if last_version.decode() != instance.definition_version:
+            message = f"is under {instance.definition_version}, but history ends under {last_version.decode()}"
+            verdict.note(instance.id, None, message)
 
 
 def _orphans(verdict: Verdict, owner: UUID, history: Iterator[Event]) -> None:

@@ -366,7 +366,7 @@ class Operations(Generic[Caller]):
         with transaction(self.runtime.database) as connection:
             one_snapshot(connection)
             found = instances.find_with_archived(connection, ref, self.project)
-            return tuple(verify_instance(connection, found["id"]).problems)
+            return tuple(verify_instance(connection, found["id"], compute=self.runtime.blocking).problems)
 
     @door
     def _reader(

@@ -1,0 +1,78 @@
+"""A long history is verified beside the event loop: others are answered meanwhile, and nobody waits without end."""
+
+import asyncio
+from time import thread_time
+from uuid import UUID
+
+import pytest
+
+from interlock.api import access
+from interlock.db.audit.verify import CHUNK
+from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
+from tests.calling import Calls, bearing
+from tests.driving import drain_all
+from tests.tampering import Dba, unprotected
+
+pytestmark = pytest.mark.integration
+
+EVENTS = 6_000
+
+
+@pytest.fixture
+def story(client: Client) -> UUID:
+    """A story that was blocked and unblocked many times."""
+    made: UUID = client.create("story", "S-1")["id"]
+    client.fire_many([Firing(made, ("block", "unblock")[each % 2], "bot") for each in range(EVENTS)])
+    drain_all(client.runtime)
+    assert client.show(made)["version"] == EVENTS
+    return made
+
+
+def test_while_a_long_history_is_verified_others_are_answered(call: Calls, client: Client, story: UUID) -> None:
+    client.verify(story)
+    began = thread_time()
+    client.verify(story)
+    alone = thread_time() - began  # CPU seconds, because others may use the machine
+
+    async def looked(path: str) -> tuple[dict[str, object], float]:
+        """The answer, and the most CPU seconds that the event loop took without looking at others."""
+        last, longest = thread_time(), 0.0
+        asked = asyncio.create_task(call.client.get(path, headers=bearing(call.token)))
+        while not asked.done():
+            assert (await call.client.get("/api/health")).status_code == 200
+            await asyncio.sleep(0.001)
+            longest, last = max(longest, thread_time() - last), thread_time()
+        return asked.result().json(), longest
+
+    for path in (f"/api/instances/{story}", f"/api/history/{story}?limit=1"):
+        for each in ("/api/health", path):
+            call("GET", each)  # the first request of a route also makes what its answers need
+        answer, longest = call.loop.run(looked(path))
+        assert (answer["verified"], answer["problems"]) == (True, [])
+        assert longest < alone / 2, (path, longest, alone)
+
+
+def test_a_history_that_takes_too_long_is_said_to_be_unverified(
+    call: Calls, story: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "VERIFY_SECONDS", 0.01)
+    for path in (f"/api/instances/{story}", f"/api/history/{story}?limit=1"):
+        answer = call("GET", path)
+        assert (answer.status_code, answer.json()["verified"], answer.json()["problems"]) == (200, None, [])
+    monkeypatch.undo()
+    assert call("GET", f"/api/instances/{story}").json()["verified"] is True  # and its connection is given back
+
+
+def test_what_was_changed_is_found_wherever_a_part_ends(call: Calls, story: UUID, dba: Dba) -> None:
+    changed, missing = (1, CHUNK - 1, CHUNK + 1, 2 * CHUNK, EVENTS), (4 * CHUNK, 6 * CHUNK + 1)
+    with unprotected(dba, "workflow_transitions"):
+        dba.execute(
+            "UPDATE workflow_transitions SET triggered_by = 'eve' WHERE workflow_id = %s AND seq = ANY(%s)",
+            (story, list(changed)),
+        )
+        dba.execute("DELETE FROM workflow_transitions WHERE workflow_id = %s AND seq = ANY(%s)", (story, list(missing)))
+    answer = call("GET", f"/api/instances/{story}").json()
+    assert answer["verified"] is False
+    assert sum("its hash is not that of its content" in each for each in answer["problems"]) == len(changed)
+    assert [each for each in answer["problems"] if "gap" in each] == [f"gap: event {seq} is missing" for seq in missing]
