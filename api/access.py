@@ -24,6 +24,7 @@ from interlock.api.inside import inside
 from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
+from interlock.api.readiness import Readiness
 from interlock.api.waiting import Waiters
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
@@ -57,7 +58,7 @@ class Access:
     """What the requests of one process share: the runtime, rates and what is known of instances."""
 
     def __init__(self, runtime: AsyncRuntime) -> None:
-        self.runtime = runtime
+        self.runtime, self.readiness = runtime, Readiness(runtime)
         self.rates = Rates(runtime.settings.api_rate)
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)

@@ -15,7 +15,6 @@ from interlock.api.mcp import mount
 from interlock.api.mcp.mount import McpMount
 from interlock.api.problems import ProblemDetails
 from interlock.api.routes import triggers
-from interlock.api.routes.health import Readiness
 from interlock.workers.client.async_client import AsyncRuntime
 
 SUMMARY = "Durable state machines for software agents. The actor of each request is its token's."
@@ -27,7 +26,6 @@ class Api(FastAPI):
     def __init__(self, runtime: AsyncRuntime, groups: Sequence[RouteGroup], **settings: Any) -> None:
         super().__init__(**settings)
         self.state.access = Access(runtime)
-        self.state.readiness = Readiness(self.state.access)
         inner: ASGIApp = super().__call__
         if group := next((each for each in groups if each.router is triggers.router), None):
             inner = Direct(inner, group)

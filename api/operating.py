@@ -7,9 +7,11 @@ own, it does not hold up the event loop; a few run at a time, the others wait fo
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
-from typing import Annotated, TypeVar
+from functools import partial
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
+import structlog
 from pydantic import Field
 
 from interlock.api.access import Caller
@@ -21,6 +23,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import NotYours
 
+log = structlog.get_logger()
 T = TypeVar("T")
 
 OPERATORS = "a token with the role operator or admin, in the name of an operator"
@@ -50,6 +53,9 @@ async def apart(
         project: that project.
         work: what is done.
         turns: for what others than operators may ask for, and would keep them waiting with; default: operators' own.
+
+    Raises:
+        NoAnswer: PostgreSQL does not answer; what the thread does is then not known.
     """
     settings = caller.access.runtime.settings.model_copy(update={"project": project})
 
@@ -57,8 +63,20 @@ async def apart(
         with closing(Runtime(settings)) as runtime:
             return work(runtime)
 
-    async with turns or caller.access.acts:
-        return await asyncio.to_thread(done)
+    async def in_turn() -> T:
+        free = turns or caller.access.acts
+        await free.acquire()
+        doing = asyncio.create_task(asyncio.to_thread(done))
+        doing.add_done_callback(partial(_ended, free))
+        return await asyncio.shield(doing)  # a thread cannot be stopped, and has its turn until it ends
+
+    return await caller.access.readiness.attended(in_turn())
+
+
+def _ended(free: asyncio.Semaphore, doing: "asyncio.Task[Any]") -> None:
+    free.release()
+    if not doing.cancelled() and (error := doing.exception()):
+        log.info("act_failed", error=type(error).__name__)  # whoever asked may have been answered before
 
 
 async def operate(caller: Caller, named: str | None, said: ActReason, act: Callable[[Runtime, OverrideOrder], T]) -> T:

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from interlock.api.feed import TooManyStreams
+from interlock.api.inside import NoAnswer
 from interlock.api.rates import TooManyRequests
 from interlock.db.connection import retryable
 from interlock.workers.audit.envelopes import NotAnEnvelope
@@ -79,6 +80,7 @@ KINDS: Mapping[type[BaseException], ProblemKind] = {
     KeyFault: ProblemKind(503, "no-key", "The signing key cannot be used"),
     TooManyRequests: TOO_MANY,
     TooManyStreams: UNAVAILABLE,
+    NoAnswer: UNAVAILABLE,
     NotSettled: ProblemKind(503, "not-applied-yet", "It is accepted, and not applied yet: repeat it unchanged"),
     StaleClaim: ProblemKind(409, "stale-claim", "The claim no longer counts"),
     ShutDown: ProblemKind(409, "ended", "The agent's worker has ended"),
@@ -157,7 +159,9 @@ async def _told(request: Request, error: Exception) -> JsonAnswer:
     if kind is BROKEN:
         return await _broken(request, error)
     more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
-    headers = {"Retry-After": str(ceil(error.seconds))} if isinstance(error, TooManyRequests) else None
+    headers = None
+    if isinstance(error, TooManyRequests | NoAnswer):
+        headers = {"Retry-After": str(ceil(getattr(error, "seconds", RETRY_SECONDS)))}
     return answer(kind, HERE.get(type(error), str(error)), headers=headers, **more)
 
 
@@ -166,7 +170,7 @@ async def _of_database(request: Request, error: Exception) -> JsonAnswer:
         return await _broken(request, error)
     log.warning("database_unavailable", error=type(error).__name__)
     headers = {"Retry-After": str(RETRY_SECONDS)}
-    return answer(UNAVAILABLE, "Nothing was done, or it is not known: repeat it unchanged.", headers=headers)
+    return answer(UNAVAILABLE, str(NoAnswer()), headers=headers)
 
 
 async def _invalid(request: Request, error: Exception) -> JsonAnswer:

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from interlock.api import problems
+from interlock.api.inside import NoAnswer
 from interlock.api.problems import UNREACHABLE, ProblemKind
 from interlock.api.rates import TooManyRequests
 from interlock.console.rendering import by_htmx, say
@@ -51,7 +52,7 @@ async def _of_database(request: Request, error: Exception) -> Response:
     if isinstance(error, DBAPIError) and not retryable(error) and not isinstance(error, UNREACHABLE):
         return await _broken(request, error)
     log.warning("database_unavailable", error=type(error).__name__)
-    return _failed(request, problems.UNAVAILABLE, "Nothing was done, or it is not known: try it again unchanged.")
+    return _failed(request, problems.UNAVAILABLE, str(NoAnswer()))
 
 
 async def _broken(request: Request, error: Exception) -> Response:

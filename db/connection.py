@@ -26,6 +26,8 @@ TURN_LOCK = lock_number(0x1E7100)
 SEARCH_PATH = " -c search_path=pg_catalog,pg_temp"
 # Whatever the login or the database has as its own: what waits for a lock reads what was committed meanwhile (LIMIT-4).
 ISOLATION = r" -c default_transaction_isolation=read\ committed"
+# What a caller has abandoned by closing its connection does not run on.
+CONNECTION_CHECK = " -c client_connection_check_interval=2s"
 POOL_SIZE = 5  # connections kept; as many again may be opened under load
 
 
@@ -70,6 +72,10 @@ def make_engine(
     if for_asyncio:
         from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415 - most processes never use it
 
+        from interlock.db.async_connection import AbandonableConnection  # noqa: PLC0415 - likewise
+
+        options["connect_args"] |= {"async_creator_fn": AbandonableConnection.connect}
+        options["connect_args"]["options"] += CONNECTION_CHECK
         engine = create_async_engine(url, **options).sync_engine
     else:
         engine = create_engine(url, **options)

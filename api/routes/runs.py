@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
+from sqlalchemy.util import greenlet_spawn
 
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
@@ -93,7 +94,7 @@ async def submit_plan(  # noqa: PLR0917 - what is said beside the plan
         )
         return _delivered(runtime, wanted, submission.require_run_name(name))
 
-    run, new = await inside(made)
+    run, new = await caller.access.readiness.attended(greenlet_spawn(made))  # a large plan takes long
     return JsonAnswer(await inside(_accepted, caller, run), 201 if new else 200)
 
 
@@ -189,7 +190,8 @@ async def resume_run(caller: Called, ref: Text, said: RunResumption, project: Pr
         wanted = resume.resubmission(runtime, run_id, project=client.project, by=by.name, proof=by.proof())
         return submission.deliver(runtime, wanted, said.name)
 
-    return JsonAnswer(await inside(_accepted, caller, await inside(made)), 201)
+    run = await caller.access.readiness.attended(greenlet_spawn(made))
+    return JsonAnswer(await inside(_accepted, caller, run), 201)
 
 
 @router.post(
