@@ -22,6 +22,7 @@ from interlock.workflows.machines.governance.handover import HANDOVER
 from interlock.workflows.machines.governance.limit import LIMIT
 from interlock.workflows.machines.governance.narrowing import NARROWING
 from interlock.workflows.machines.governance.operator_grant import OPERATOR_GRANT
+from interlock.workflows.machines.governance.redrive import REDRIVE
 from interlock.workflows.machines.governance.refusal_log import REFUSAL_LOG
 from interlock.workflows.machines.governance.subscription import SUBSCRIPTION
 from interlock.workflows.machines.legacy.step_0_1 import STEP_0_1
@@ -74,6 +75,7 @@ SHIPPED = (
     OPERATOR_GRANT,
     API_TOKEN,
     DEPRECATION,
+    REDRIVE,
     REFUSAL_LOG,
     NARROWING,
     LIMIT,

@@ -140,6 +140,12 @@ def test_dead_letters_are_redriven_within_the_tokens_project_only(call: Calls, c
     assert call("POST", "/api/dead/redrive", token=operator, json=WHY).status_code == 422
     done = call("POST", "/api/dead/redrive", token=operator, json=WHY | {"ids": [own, other]})
     assert done.json() == {"redriven": [own], "left": {}}
+    (act,) = call("GET", "/api/instances?type=redrive").json()["items"]
+    assert (act["context"], act["created_by"]) == ({"requests": [own], "effects": []}, "ann")
+    (event,) = call("GET", f"/api/history/{act['id']}").json()["items"]
+    assert (event["trigger"], event["triggered_by"], event["metadata"]["reason"]) == ("redrive", "ann", WHY["reason"])
+    assert event["proof"].startswith("grant:")
+    assert " token:" in event["proof"]
     assert call("GET", "/api/dead").json()["requests"] == []
     everywhere = token(client.runtime, "cyd", "read-only", None)
     assert [each["id"] for each in call("GET", "/api/dead", token=everywhere).json()["requests"]] == [other]

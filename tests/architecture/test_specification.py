@@ -41,7 +41,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "breaker.md": ("circuit_breaker",),
     "delivery.md": ("story", "sprint", "pr_review", "approval"),
     "supervision.md": ("supervised_worker", "job"),
-    "governance.md": ("operator_grant", "deprecation"),
+    "governance.md": ("operator_grant", "deprecation", "redrive"),
     "token.md": ("api_token",),
     "refusals.md": ("refusal_log",),
     "narrowing.md": ("narrowing",),

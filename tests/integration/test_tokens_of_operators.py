@@ -1,5 +1,6 @@
 """What an operator does with a token says so: each event and each new instance names the token in its proof."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from interlock.workers.client.client import Client
 from interlock.workers.overrides import brakes, budgets, deprecations, limits, operators, phases, subscriptions
 from interlock.workers.overrides.budgets import Budgeted
 from interlock.workers.overrides.limits import LimitedName
+from interlock.workers.overrides.redrive import redrive
 from interlock.workers.overrides.subscriptions import WantedEvents
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import NotYours
 from tests.calling import token
-from tests.driving import applied
+from tests.driving import applied, drain_failing
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = "psycopg.Connection[Any]"
@@ -28,8 +30,9 @@ SELECT i.workflow_type || ' ' || t.trigger, t.proof FROM interlock.workflow_tran
 BORN = "SELECT workflow_type, born_proof FROM interlock.workflow_instances WHERE created_by = 'ann' AND created_at > %s"
 
 
-def act(runtime: Runtime, order: OverrideOrder) -> None:
-    """One of each act that gives or takes power."""
+def act(runtime: Runtime, order: OverrideOrder, dead: str) -> None:
+    """One of each act that gives or takes power; `dead` is a request to redrive."""
+    redrive(runtime, [dead], order)
     who = {"by": order.by, "reason": order.reason, "principal": order.principal}
     made = brakes.put_brake(runtime, "actor", "agent-7", order)
     brakes.release_brake(runtime, made["entity_id"], order)
@@ -45,26 +48,30 @@ def act(runtime: Runtime, order: OverrideOrder) -> None:
     operators.revoke(runtime, "eve", **who)  # type: ignore[arg-type]
 
 
-def test_every_act_of_an_operator_says_by_which_token(client: Client, dba: Dba) -> None:
+def test_every_act_of_an_operator_says_by_which_token(
+    client: Client, dba: Dba, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime = client.runtime
     applied(client, client.create("phase", "night")["id"], "open")
+    client.fire(client.create("story", "S-1")["id"], "block", by="bot", request_id="dead")
+    drain_failing(make_runtime(max_attempts=1), monkeypatch)
     principal = find(runtime, token(runtime, "ann", "admin", None))
     assert principal
     (position, now) = dba.execute("SELECT max(position), now() FROM interlock.workflow_transitions").fetchone() or ()
-    act(runtime, OverrideOrder("ann", "a test", principal=principal))
+    act(runtime, OverrideOrder("ann", "a test", principal=principal), "dead")
     moves = dba.execute(MADE, (position,)).fetchall()
     said = f" token:{principal.token_id}"
     assert {move: proof.endswith(said) and proof.startswith("grant:") for move, proof in moves} == dict.fromkeys(
         (
             "brake release", "budget enforce", "budget remove", "limit enforce", "phase freeze",
             "subscription activate", "subscription pause", "deprecation announce", "operator_grant grant",
-            "operator_grant revoke",
+            "operator_grant revoke", "redrive redrive",
         ),
         True,
     )  # fmt: skip
     births = dict(dba.execute(BORN, (now,)).fetchall())
     assert set(births.values()) == {said.strip()}
-    assert set(births) == {"brake", "budget", "limit", "subscription", "deprecation", "operator_grant"}
+    assert set(births) == {"brake", "budget", "limit", "subscription", "deprecation", "operator_grant", "redrive"}
 
 
 @pytest.mark.parametrize("role", ["operator", "admin"])

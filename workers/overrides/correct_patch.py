@@ -156,6 +156,7 @@ def _born(
         project=project,
         created_by=operation.order.by,
         context={**context, **place, **changed},
+        proof=operation.order.proof,
     )
     birth, _ = creation.deliver_anyhow(connection, birth)
     if row:

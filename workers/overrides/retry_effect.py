@@ -6,6 +6,8 @@ from uuid import UUID
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects, instances
+from interlock.workers.overrides.at_once import at_once
+from interlock.workers.overrides.redrive import record
 from interlock.workers.overrides.transaction import OverrideOrder, require_operator
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import Refused
@@ -43,15 +45,17 @@ def find_effect(runtime: Runtime, effect_id: str) -> Mapping[str, Any]:
 
 @door
 def retry_effect(runtime: Runtime, effect_id: str, order: OverrideOrder) -> Mapping[str, Any]:
-    """Give a dead effect a new set of attempts. Its payload says who did it and why.
+    """Give a dead effect a new set of attempts. An event (GOVERN-12) and its payload say who did it and why.
 
     Raises:
         NoSuchEffect: there is none of that id.
         NotAnOperator: the person is not one.
+        CannotMove, StillDeciding: as `at_once`.
         CannotRetry: it is not dead, or its failure was told and its instance has moved on.
     """
     seen = find_effect(runtime, effect_id)
-    with transaction(runtime.database) as connection:
+    with at_once(runtime) as acting:
+        connection = acting.connection
         require_operator(connection, order.by, "effect retry", seen["workflow_id"], project=seen["project"])
         subject = instances.find(connection, seen["workflow_id"], seen["project"])
         name = f"{subject['workflow_type']}/{subject['entity_id']}"
@@ -65,6 +69,7 @@ def retry_effect(runtime: Runtime, effect_id: str, order: OverrideOrder) -> Mapp
         revived = effects.redrive(connection, [seen["id"]], by=order.by, reason=order.reason)
         if not revived:
             raise CannotRetry(f"effect {effect_id} of {name} is {seen['status']}; only a dead one can be tried again")
+        record(acting, [], [str(seen["id"])], order, project=seen["project"])
     runtime.wakeups.effects(revived)
     return find_effect(runtime, effect_id)
 
