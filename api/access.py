@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from interlock.api import session_cookie
 from interlock.api.feed import Feed
 from interlock.api.gathering import Gathering
+from interlock.api.holding import Waits
 from interlock.api.inside import inside
 from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
@@ -63,6 +64,7 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.tokens = Gathering(self._find_each, lambda asked: find(runtime, *asked))
+        self.waits = Waits()
         self.feed = Feed(runtime)
         self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
         self.reading_logs, self.long_histories = asyncio.Semaphore(LOG_READS), asyncio.Semaphore(LONG_HISTORIES)
@@ -99,14 +101,22 @@ class Caller:
         if not await inside(in_force, self.access.runtime, {self.principal.token_id}):
             raise HTTPException(401, headers=CHALLENGE)
 
-    async def outcomes(self, receipts: Sequence[Receipt], seconds: float) -> list[Receipt]:
+    async def outcomes(self, receipts: Sequence[Receipt], seconds: float, *, just_fired: bool) -> list[Receipt]:
         """Wait for what becomes of accepted triggers, as `Waiters.outcomes` does.
+
+        Args:
+            receipts, seconds: as that takes them.
+            just_fired: they are accepted by this very request: if too many of the token wait, it does not.
 
         Raises:
             HTTPException: 401, the token was revoked or expired meanwhile.
+            TooManyHeld: too many of the token's requests wait.
         """
-        found = await self.access.waiting.outcomes(receipts, seconds)
-        if seconds:
+        token_id = self.principal.token_id
+        if not seconds or (just_fired and self.access.waits.full(token_id)):
+            return list(receipts)
+        with self.access.waits.held(token_id):
+            found = await self.access.waiting.outcomes(receipts, seconds)
             await self.still()
         return found
 

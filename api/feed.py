@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import structlog
 
+from interlock.api import holding
 from interlock.api.announcements import Announcements
 from interlock.api.inside import inside
 from interlock.api.newest import Newest, StreamedEvent, streamed
@@ -25,7 +26,6 @@ from interlock.workflows.errors import InterlockError
 log = structlog.get_logger()
 
 MOST_STREAMS = 800  # of a process, which has 1,000 connections at most
-MOST_OF_A_TOKEN = 600  # so that no token alone takes the streams of all others
 BATCH = 500  # events of one look
 CATCHING_UP = 2  # streams that read history at a time: others need connections, too
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.02, 0.5  # between two looks
@@ -34,7 +34,7 @@ TOKENS_SECONDS = 1.0  # between two looks for tokens that are no longer in force
 
 
 class TooManyStreams(InterlockError):
-    """The process or the token has as many event streams open as it may, or the process ends. Wait, or ask another."""
+    """The process has as many event streams open as it may, or it ends. Wait, or ask another."""
 
 
 class Listener:
@@ -60,12 +60,13 @@ class Feed:
         """A new stream, and the place behind which all events stand that are committed from now on.
 
         Raises:
-            TooManyStreams: there are too many, or too many of this token, or the process ends.
+            TooManyStreams: there are too many, or the process ends.
+            TooManyHeld: there are too many of this token.
         """
         if self._stopped or len(self._streams) >= MOST_STREAMS:
             raise TooManyStreams(f"{len(self._streams)} event streams are open, and this process takes no more. Wait.")
-        if sum(each.token_id == token_id for each in self._streams) >= MOST_OF_A_TOKEN:
-            raise TooManyStreams(f"This token has {MOST_OF_A_TOKEN} event streams open, the most. Close some.")
+        if sum(each.token_id == token_id for each in self._streams) >= holding.MOST_OF_A_TOKEN:
+            raise holding.TooManyHeld("event streams open")
         stream = Listener(token_id)
         self._streams.add(stream)
         start = await inside(now, self._runtime.database)

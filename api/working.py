@@ -55,7 +55,17 @@ class AgentCaller:
         return await inside(done)
 
     async def claim(self, seconds: float) -> Claim | None:
-        """Claim the next task that fits; wait for one for so many seconds at most."""
+        """Claim the next task that fits; wait for one for so many seconds at most.
+
+        Raises:
+            TooManyHeld: too many of the token's requests wait.
+        """
+        if not seconds:
+            return await self.do(Agent.claim)
+        with self.caller.access.waits.held(self.caller.principal.token_id):
+            return await self._claimed(seconds)
+
+    async def _claimed(self, seconds: float) -> Claim | None:
         await self.request.body()  # what comes after it is the disconnection
         loop = asyncio.get_running_loop()
         until, queued = loop.time() + seconds, self.caller.access.queued

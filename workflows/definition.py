@@ -55,8 +55,8 @@ class Guard:
     roles: tuple[str, ...] = ()
 
     def explanation(self, case: Case) -> str:
-        """The description, and what is missing in this case, at most ten by name."""
-        if self.missing is None or not (names := self.missing(case)):
+        """The description, and what is missing in this case, at most ten by name; of other projects none by name."""
+        if self.missing is None or not (names := self.missing(case.told())):
             return self.description
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         return f"{self.description}: {', '.join(names[:MOST_NAMED])}{more}"

@@ -1,8 +1,8 @@
 """The input of one decision: a trigger, an instance and the facts that guards read. The engine builds it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self
 from uuid import UUID
 
 from typing_extensions import TypeVar
@@ -12,14 +12,18 @@ Context = TypeVar("Context", default=Mapping[str, Any])
 Data = TypeVar("Data", default=Mapping[str, Any])
 
 
+ELSEWHERE = "an instance of another project"
+
+
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A linked instance, as guards see it."""
+    """A linked instance, as guards see it. `foreign`: it is of another project."""
 
     type: str
     entity_id: str
     state: str
     id: UUID | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +75,13 @@ class Case(Generic[Context, Data]):
     held: bool = False
     row: Mapping[str, Any] = field(default_factory=dict)
     override: Override | None = None
+
+    def told(self) -> Self:
+        """The same, in which linked instances of other projects have no names: whoever is told may not see these."""
+        if not any(each.foreign for linked in self.linked.values() for each in linked):
+            return self
+        return replace(self, linked={role: tuple(map(_unnamed, linked)) for role, linked in self.linked.items()})
+
+
+def _unnamed(linked: Linked) -> Linked:
+    return replace(linked, entity_id=ELSEWHERE, id=None) if linked.foreign else linked

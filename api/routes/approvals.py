@@ -76,7 +76,7 @@ async def decide_approval(
 ) -> JsonAnswer:
     """Approve or reject. PostgreSQL judges whether the token's name is one of its deciders."""
     fired = await inside(decide, caller, approval_id, vote, one_key(vote.request_id, key))
-    (outcome,) = await caller.outcomes([fired], wait)
+    (outcome,) = await caller.outcomes([fired], wait, just_fired=True)
     return told(outcome)
 
 

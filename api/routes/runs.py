@@ -175,7 +175,7 @@ async def cancel_run(  # noqa: PLR0917 - what every trigger has
         data, request_id = {"reason": reason("reason", why.reason)}, one_key(why.request_id, key)
         return client.fire(run_id, "cancel", by=by, request_id=request_id, data=data)
 
-    (outcome,) = await caller.outcomes([await inside(fire)], wait)
+    (outcome,) = await caller.outcomes([await inside(fire)], wait, just_fired=True)
     return told(outcome)
 
 
@@ -226,10 +226,13 @@ async def read_run_logs(  # noqa: PLR0917 - which part of which output
 ) -> JsonAnswer:
     """Read what a task printed, part by part. With `wait`, wait for more."""
     run_id = await inside(_run, caller, ref, project)
-    part = await LogPart(run_id, task, attempt, after, limit).awaited(caller.access, wait)
-    if wait:
+    part = LogPart(run_id, task, attempt, after, limit)
+    if not wait:
+        return JsonAnswer(await part.awaited(caller.access, wait))
+    with caller.access.waits.held(caller.principal.token_id):
+        found = await part.awaited(caller.access, wait)
         await caller.still()
-    return JsonAnswer(part)
+    return JsonAnswer(found)
 
 
 @router.get("/runs/{ref}/results", response_model=RunResults, responses=documented(409, 410))

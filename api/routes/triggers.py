@@ -76,7 +76,7 @@ async def fire_trigger(
     project, row = await inside(checked)
     with only_of(project, order.instance), traced([row]):
         receipt = await caller.access.acceptances.ask(row)
-    (outcome,) = await caller.outcomes([receipt], wait)
+    (outcome,) = await caller.outcomes([receipt], wait, just_fired=True)
     return told(outcome)
 
 
@@ -106,14 +106,14 @@ async def wait_for_requests(
 ) -> JsonAnswer:
     """Wait until triggers are applied, refused, held or dead; those that are not in time come as they are."""
     found = await inside(_known, caller, id)
-    outcomes = await caller.outcomes(found, wait)
+    outcomes = await caller.outcomes(found, wait, just_fired=False)
     return JsonAnswer({"items": [shown(each) for each in outcomes]})
 
 
 @router.get("/requests/{request_id:path}", response_model=TriggerReceipt, responses=documented())
 async def show_request(caller: Called, request_id: Text, wait: Wait = 0.0) -> JsonAnswer:
     """Show an accepted trigger, and its outcome as soon as there is one."""
-    (outcome,) = await caller.outcomes(await inside(_known, caller, [request_id]), wait)
+    (outcome,) = await caller.outcomes(await inside(_known, caller, [request_id]), wait, just_fired=False)
     return JsonAnswer(shown(outcome))
 
 

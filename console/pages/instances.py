@@ -114,7 +114,7 @@ async def fire(  # noqa: PLR0917 - its fields
         with caller.located(str(id_), None, write=True) as (client, ref):
             return client.fire_many([Firing(ref, trigger, caller.principal.name, data=given, if_version=if_version)])[0]
 
-    (outcome,) = await caller.outcomes([await inside(accept)], WAIT_SECONDS)
+    (outcome,) = await caller.outcomes([await inside(accept)], WAIT_SECONDS, just_fired=True)
     return told(request, outcome)
 
 

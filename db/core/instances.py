@@ -48,7 +48,7 @@ SELECT id, project FROM interlock.workflow_instances WHERE id = ANY(%(ids)s::uui
 # PostgreSQL would plan this anew for each number of instances, which takes longer than it runs.
 _LINKED = in_schema("""
 SELECT l.one AS workflow_id, l.role, i.id, i.workflow_type, i.entity_id, i.current_state, i.version,
-       i.definition_version
+       i.definition_version, i.project
   FROM (SELECT source_id AS one, role, target_id AS other FROM interlock.workflow_links
         UNION ALL
         SELECT target_id, inverse, source_id FROM interlock.workflow_links) l
@@ -392,7 +392,7 @@ def newest(
 
 def linked(connection: Connection, ids: Sequence[UUID], roles: Collection[str] | None = None) -> list[Row]:
     """What is linked to the given instances: workflow_id (of one of them), role, id, workflow_type, definition_version,
-    entity_id, current_state, version.
+    entity_id, current_state, version, project.
 
     Args:
         connection: any.

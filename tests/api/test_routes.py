@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from httpx import Response
 
+from interlock.api import holding
 from interlock.workers.client.client import Client
 from tests.calling import Calls, bearing, token
 from tests.driving import drain_all
@@ -97,6 +99,31 @@ def test_many_waiters_share_one_query(call: Calls, client: Client) -> None:
 
     assert call.loop.run(wait()) == [200] * 50
     assert not call.app.state.access.waiting._waiters
+
+
+def test_no_token_alone_waits_on_all_connections(call: Calls, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    story(call)
+    request = fired(call, "design_complete")
+    monkeypatch.setattr(holding, "MOST_OF_A_TOKEN", 2)
+    own, other = bearing(call.token), bearing(token(client.runtime, "bot"))
+
+    async def wait() -> tuple[list[Response], Response, Response, list[Response]]:
+        path = f"/api/requests/{request}?wait=30"
+        waiting = [asyncio.create_task(call.client.get(path, headers=own)) for _ in range(2)]
+        while len(call.app.state.access.waiting._waiters.get(request, ())) < 2:
+            await asyncio.to_thread(lambda: None)  # lets the others come
+        refused = [await call.client.get(each, headers=own) for each in (path, f"/api/requests?id={request}&wait=30")]
+        body = {"instance": "S-1", "trigger": "start_coding"}
+        accepted = await call.client.post("/api/triggers?wait=30", json=body, headers=own)
+        others = asyncio.create_task(call.client.get(path, headers=other))
+        await asyncio.to_thread(drain_all, client.runtime)
+        return refused, accepted, await others, [await each for each in waiting]
+
+    refused, accepted, others, waited = call.loop.run(wait())
+    assert [(each.status_code, each.headers["retry-after"]) for each in refused] == [(429, "5")] * 2
+    assert accepted.status_code == 202  # it is accepted, and answered without a wait
+    assert [each.json()["status"] for each in (others, *waited)] == ["applied"] * 3
+    assert call("GET", f"/api/requests/{request}?wait=30").json()["status"] == "applied"
 
 
 def test_a_key_fires_once_and_with_another_body_it_is_a_422(call: Calls) -> None:
@@ -227,6 +254,29 @@ def test_a_wrong_value_is_a_422_that_says_which(call: Calls, said: dict[str, obj
     refused = call("POST", "/api/triggers", params=SOON, json=said)
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
     assert detail in refused.json()["detail"]
+
+
+def test_no_reason_names_an_instance_of_another_project(call: Calls, client: Client) -> None:
+    id_ = story(call)
+    client.create("pr_review", "PR-secret", project="other", context={"author": "bob", "story_id": id_})
+    for trigger in ("design_complete", "start_coding", "submit_pr"):
+        fired(call, trigger)
+        drain_all(client.runtime)
+    shown = call("GET", f"/api/instances/{id_}").json()
+    assert "an instance of another project (submitted)" in shown["missing"]["approve"]
+    stuck = call("GET", "/api/stuck?all=true").json()["items"]
+    assert [each["reason"] for each in stuck if each["workflow_id"] == id_]
+    request = fired(call, "approve")
+    drain_all(client.runtime)
+    body = {"instance": "S-1", "trigger": "approve", "request_id": request}
+    refused = call("POST", "/api/triggers", json=body)
+    assert (refused.status_code, "an instance of another project" in refused.json()["detail"]) == (409, True)
+    again = call("GET", "/api/stuck?all=true").json()["items"]
+    for each in (shown, stuck, again, refused.json(), call("GET", f"/api/requests/{request}").json()):
+        assert "PR-secret" not in str(each)
+    everywhere = token(client.runtime, "cyd", "read-only", None)
+    reasons = call("GET", "/api/stuck?all=true", token=everywhere).json()["items"]
+    assert "PR-secret" in str(reasons)
 
 
 def test_links_to_what_is_in_another_project_are_not_shown(call: Calls, client: Client) -> None:

@@ -315,7 +315,7 @@ class Operations(Generic[Caller]):
             )
             roles: dict[str, tuple[Linked, ...]] = {}
             for each in linked if not archived else ():
-                add_linked(roles, each)
+                add_linked(roles, each, found["project"])
             return dict(found) | {
                 "command": commands.shown(connection, found["id"]),
                 "handover": handover,

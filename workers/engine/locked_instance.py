@@ -143,7 +143,8 @@ def _look_up(connection: Connection, locked_instances: Mapping[UUID, LockedInsta
         for fact in locked_instances[instance_id].definition.needs.get(request["trigger"], ()):
             wanted[fact].add(instance_id)
     for other in instances.linked(connection, list(wanted["linked"]), _roles(locked_instances, due)):
-        add_linked(locked_instances[other["workflow_id"]].linked, other)
+        locked = locked_instances[other["workflow_id"]]
+        add_linked(locked.linked, other, locked.project)
     if wanted["named"]:
         _look_up_named(connection, locked_instances, due)
     for row in approvals.votes(connection, wanted["votes"]) if wanted["votes"] else ():
@@ -179,9 +180,10 @@ def _roles(locked_instances: Mapping[UUID, LockedInstance], due: Sequence[Due]) 
     return found
 
 
-def add_linked(roles: dict[str, tuple[Linked, ...]], row: RowMapping | Row) -> None:
-    """Add a row of `instances.linked`, as guards see it, to those linked in the same role."""
-    other = Linked(row["workflow_type"], row["entity_id"], row["current_state"], row["id"])
+def add_linked(roles: dict[str, tuple[Linked, ...]], row: RowMapping | Row, project: str) -> None:
+    """Add a row of `instances.linked`, as guards of an instance of this project see it, to those in the same role."""
+    foreign = row["project"] != project
+    other = Linked(row["workflow_type"], row["entity_id"], row["current_state"], row["id"], foreign)
     roles[row["role"]] = (*roles.get(row["role"], ()), other)
 
 

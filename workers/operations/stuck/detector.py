@@ -68,7 +68,7 @@ def survey(
 
     Args:
         runtime: the process's.
-        type_, project: only these.
+        type_, project: only these; with a project, the reasons name no instance of others.
         everything: all that wait, however short, except instances that are at rest.
         limit: the most to list.
 
@@ -90,7 +90,7 @@ def survey(
             unservable=list(same),
             limit=limit,
         )
-        found = _facts(connection, runtime, late, same) if late else []
+        found = _facts(connection, runtime, late, same, named_everywhere=project is None) if late else []
         well = {row["id"] for row in late} - _late_ids(connection, runtime, type_, project) if everything else set()
     told = [_stuck(row, facts, well) for row, facts in zip(late, found, strict=True)]
     return (late[0]["total"] if late else 0), told
@@ -152,7 +152,12 @@ def _stuck(row: RowMapping, facts: Facts | None, well: Collection[UUID]) -> Stuc
 
 
 def _facts(
-    connection: Connection, runtime: Runtime, late: Sequence[RowMapping], same: Mapping[UUID, int]
+    connection: Connection,
+    runtime: Runtime,
+    late: Sequence[RowMapping],
+    same: Mapping[UUID, int],
+    *,
+    named_everywhere: bool,
 ) -> list[Facts | None]:
     ids = [row["id"] for row in late]
     requests = _grouped(stuck.requests_of(connection, ids))
@@ -167,7 +172,7 @@ def _facts(
             definition,
             requests.get(row["id"], ()),
             effects.get(row["id"], ()),
-            links.get(row["id"], ()),
+            links.get(row["id"], ()) if named_everywhere else [_told(row, each) for each in links.get(row["id"], ())],
             details.get(row["id"], {}),
             asked,
             [each for each in spent if each["project"] == row["project"]],
@@ -176,6 +181,13 @@ def _facts(
         else None
         for row in late
     ]
+
+
+def _told(row: RowMapping, link: Row) -> Row:
+    """A link as whoever looks at the project of `row` may be told of it: what is of another has no name."""
+    if link["project"] == row["project"]:
+        return link
+    return {**link, "id": row["id"], "entity_id": "of another project"}
 
 
 def _definition(runtime: Runtime, row: RowMapping) -> Definition | None:
