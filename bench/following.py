@@ -1,4 +1,4 @@
-"""`events`: from a move to the streams of the API that tell of it, while triggers are fired without a pause."""
+"""`events`: from a move to the API's streams and the console's page, while triggers are fired without a pause."""
 
 import json
 import time
@@ -9,6 +9,7 @@ from datetime import datetime
 from http.client import HTTPConnection, HTTPResponse
 from statistics import median, quantiles
 
+from bench import in_browser
 from bench.effort import Effort
 from bench.finding import Bar, Finding
 from bench.nodes import interlock_nodes
@@ -41,11 +42,12 @@ def measure(stage: Stage, effort: Effort, rounds: Rounds) -> list[Finding]:
         figures = [_followed(streams, effort.singles, lambda: plant.single(effort.singles)) for _ in rounds]
         for each in connections:
             each.close()
+        in_page = in_browser.measure(plant, port, rounds)
         plant.close()
     said = f"from an event to {STREAMS} streams over HTTP, under load"
     p50 = tuple(median(each) for each in figures)
     p99 = tuple(quantiles(each, n=100)[98] for each in figures)
-    return [Finding("events.p50", said, "s", p50), Finding("events.p99", said, "s", p99, (), Bar("≤", 1.0))]
+    return [Finding("events.p50", said, "s", p50), Finding("events.p99", said, "s", p99, (), Bar("≤", 1.0)), *in_page]
 
 
 def _followed(streams: list[HTTPResponse], events: int, fire: Callable[[], object]) -> list[float]:
