@@ -1,6 +1,6 @@
-"""Brakes that are on: what each holds, since when and why, and its release."""
+"""Brakes that are on, and their release; budgets and limits, and how much of each is used."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
@@ -13,7 +13,7 @@ from interlock.console.acting import Reason, act, why_no_operator
 from interlock.console.rendering import page
 from interlock.console.session import Visitor
 from interlock.db.connection import transaction
-from interlock.db.core import brakes
+from interlock.db.core import brakes, budgets, limits
 from interlock.workers.overrides.brakes import release_brake
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
@@ -21,12 +21,14 @@ from interlock.workers.runtime import Runtime
 router = APIRouter()
 
 HELD = 10  # of the triggers that one brake holds
+COUNTED = 1_000  # of what waits for a limit, no more is counted
+MOST = 100  # limits, and budgets
 
 
 @router.get("/brakes")
 async def list_brakes(request: Request, caller: Visitor) -> Response:
-    """The brakes, the oldest first, each with the oldest triggers that it holds."""
-    return page(request, "brakes.html", brakes=await inside(_read, caller))
+    """The brakes, the oldest first, each with the oldest triggers that it holds; what is used of budgets and limits."""
+    return page(request, "brakes.html", brakes=await inside(_read, caller), **await inside(_bounds, caller))
 
 
 @router.post("/brakes/release")
@@ -57,3 +59,21 @@ def _read(caller: Caller) -> list[Mapping[str, Any]]:
             }
             for each in found
         ]
+
+
+def _bounds(caller: Caller) -> dict[str, Any]:
+    """The budgets and limits in force, each with its uses."""
+    with transaction(caller.access.runtime.database) as connection:
+        wanted = caller.each_project(None)
+        spent = [row for each in wanted for row in budgets.listed(connection, project=each)][:MOST]
+        counted = [row for each in wanted for row in limits.listed(connection, project=each, most=MOST)][:MOST]
+        of_budgets = budgets.uses(connection, [row["budget_id"] for row in spent])
+        of_limits = limits.uses(connection, [row["limit_id"] for row in counted], most=COUNTED)
+    return {
+        "budgets": [{**row, "uses": _of(of_budgets, "budget_id", row)} for row in spent],
+        "limits": [{**row, "uses": _of(of_limits, "limit_id", row)} for row in counted],
+    }
+
+
+def _of(uses: Sequence[Mapping[str, Any]], key: str, row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in uses if each[key] == row[key]]

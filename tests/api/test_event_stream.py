@@ -243,16 +243,16 @@ def test_a_stream_ends_soon_after_its_token_is_revoked(http: httpx.Client, clien
 
 
 def test_many_streams_at_once_are_served_beside_all_else(http: httpx.Client, client: Client) -> None:
-    url, bearer = str(http.base_url), http.headers["Authorization"]
-    head = f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {bearer}\r\n\r\n".encode()
+    url, bearers = str(http.base_url), [http.headers["Authorization"], f"Bearer {token(client.runtime, 'bot')}"]
+    reading = []
     with ExitStack() as opened:
-        streams = [opened.enter_context(closing(connected(url))) for _ in range(STREAMS)]
-        for connection in streams:
-            connection.sendall(head)
-        files = [opened.enter_context(each.makefile("r", encoding="utf-8")) for each in streams]
-        reading = [blocks(line.rstrip("\n") for line in each) for each in files]
-        for each in reading:
-            assert next(block.id for block in each if block.id)
+        for number in range(STREAMS):
+            connection = opened.enter_context(closing(connected(url)))
+            head = f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {bearers[number % 2]}\r\n\r\n"
+            connection.sendall(head.encode())
+            file = opened.enter_context(connection.makefile("r", encoding="utf-8"))
+            reading.append(blocks(line.rstrip("\n") for line in file))
+            assert next(block.id for block in reading[-1] if block.id)
         block_stories(client, "S-1")
         assert {next(block.event["entity_id"] for block in each if block.event) for each in reading} == {"S-1"}
         assert http.get("/api/instances").status_code == 200

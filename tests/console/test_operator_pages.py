@@ -9,6 +9,8 @@ import pytest
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.brakes import put_brake
+from interlock.workers.overrides.budgets import Budgeted, set_budget
+from interlock.workers.overrides.limits import LimitedName, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
@@ -68,6 +70,21 @@ def test_all_that_is_dead_in_a_project_is_redriven_at_once_and_nothing_of_anothe
         "S-1": "blocked", "S-2": "blocked", "S-3": "analysis"
     }  # fmt: skip
     assert newest(client, stories["S-1"])["metadata"]["redriven_because"] == "a test"
+
+
+def test_budgets_and_limits_show_what_is_used_of_what(visit: Visits, client: Client) -> None:
+    order = OverrideOrder("ann", "a test")
+    set_budget(client.runtime, Budgeted("actor", "bot"), "triggers", order, most=5, per_seconds=3600)
+    set_limit(client.runtime, LimitedName("type", "story"), order, at_once_most=2)
+    client.fire(client.create("story", "S-1")["id"], "block", by="bot")
+    drain_all(client.runtime)
+    page = visit.by("bot").get("/brakes").text
+    assert "triggers, at most 5 in 1 h" in page
+    assert "bot: 1 of 5" in page
+    assert "2 at once" in page
+    assert "No brake is on." in page
+    elsewhere = visit.by("bot", projects=("other",)).get("/brakes").text
+    assert ("No budget is in force." in elsewhere, "No limit is in force." in elsewhere) == (True, True)
 
 
 def test_a_brake_is_released_from_its_page_with_the_proof_of_the_session(visit: Visits, client: Client) -> None:
