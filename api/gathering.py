@@ -7,11 +7,12 @@ it is asked again alone, so that the fault of one is nobody else's; and a turn t
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import Context
 from typing import Generic, TypeVar
 
-from interlock.api.inside import inside
+from sqlalchemy.exc import OperationalError
+
+from interlock.api.inside import NoAnswer, inside
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -67,8 +68,16 @@ class Gathering(Generic[A, R]):
     async def _answer(self, turn: Sequence[tuple[A, asyncio.Future[R]]]) -> None:
         answers: Mapping[int, R] = {}
         if len(turn) > 1:
-            with suppress(Exception):  # whatever it is, it is said to whom it concerns, alone
+            try:
                 answers = await inside(self._together, [asked for asked, _ in turn])
+            except Exception as error:
+                if isinstance(error, NoAnswer) or (
+                    isinstance(error, OperationalError) and not getattr(error.orig, "sqlstate", None)
+                ):
+                    for _, future in turn:  # the database does not answer: nor would it each alone
+                        if not future.done():
+                            future.set_exception(error)
+                    return
         for place, answer in answers.items():
             if not turn[place][1].done():
                 turn[place][1].set_result(answer)

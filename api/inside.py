@@ -12,7 +12,7 @@ from interlock.workflows.errors import InterlockError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ANSWER_SECONDS = 8.0  # with what is slow by itself, an answer is given within ten
+ANSWER_SECONDS = 6.0  # with what is slow by itself, an answer is given within ten
 
 
 class NoAnswer(InterlockError):

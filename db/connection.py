@@ -74,7 +74,10 @@ def make_engine(
 
         from interlock.db.async_connection import AbandonableConnection  # noqa: PLC0415 - likewise
 
-        options["connect_args"] |= {"async_creator_fn": AbandonableConnection.connect}
+        options["connect_args"] |= {
+            "async_creator_fn": AbandonableConnection.connect,
+            "connect_timeout": 3,  # a request may meet it twice, and is answered within ten (HTTP-24)
+        }
         options["connect_args"]["options"] += CONNECTION_CHECK
         engine = create_async_engine(url, **options).sync_engine
     else:
