@@ -1,6 +1,6 @@
 """Brakes that are on, and their release; budgets and limits, and how much of each is used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
@@ -64,16 +64,9 @@ def _read(caller: Caller) -> list[Mapping[str, Any]]:
 def _bounds(caller: Caller) -> dict[str, Any]:
     """The budgets and limits in force, each with its uses."""
     with transaction(caller.access.runtime.database) as connection:
-        wanted = caller.each_project(None)
-        spent = [row for each in wanted for row in budgets.listed(connection, project=each)][:MOST]
-        counted = [row for each in wanted for row in limits.listed(connection, project=each, most=MOST)][:MOST]
-        of_budgets = budgets.uses(connection, [row["budget_id"] for row in spent])
-        of_limits = limits.uses(connection, [row["limit_id"] for row in counted], most=COUNTED)
-    return {
-        "budgets": [{**row, "uses": _of(of_budgets, "budget_id", row)} for row in spent],
-        "limits": [{**row, "uses": _of(of_limits, "limit_id", row)} for row in counted],
-    }
-
-
-def _of(uses: Sequence[Mapping[str, Any]], key: str, row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in uses if each[key] == row[key]]
+        spent = caller.in_each(None, lambda of: budgets.listed(connection, project=of))[:MOST]
+        counted = caller.in_each(None, lambda of: limits.listed(connection, project=of, most=MOST))[:MOST]
+        return {
+            "budgets": budgets.with_uses(connection, spent),
+            "limits": limits.with_uses(connection, counted, most=COUNTED),
+        }

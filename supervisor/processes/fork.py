@@ -8,7 +8,6 @@ process name (`ps -o comm`) is the part's.
 
 import atexit
 import contextlib
-import gc
 import os
 import runpy
 import signal
@@ -90,7 +89,6 @@ def preload(environment: Mapping[str, str]) -> None:
     finally:
         _replace_environment(own)
     _prepared.update(environment)
-    gc.set_threshold(700)  # Python's own: the command line, which ends soon, collects less often
 
 
 def _compose(chosen: Settings) -> None:
