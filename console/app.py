@@ -1,5 +1,7 @@
 """The console's application: `create_console(access)`. Importing this opens nothing."""
 
+from functools import partial
+
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -11,6 +13,10 @@ from interlock.console.pages import find, licences, live, overriding, run_parts,
 from interlock.console.pages.register import PAGES
 from interlock.console.readings import Readings
 from interlock.console.security_headers import SecurityHeaders
+from interlock.db.connection import transaction
+from interlock.db.core import newest_instances
+from interlock.workers.operations import metrics
+from interlock.workers.runtime import Runtime
 
 BESIDE = (sign_in, licences, live, find, static_files, run_parts, overriding)  # what is no page of the navigation
 ROUTERS = tuple(each.router for each in (*BESIDE, *(page.module for page in PAGES)))
@@ -30,8 +36,15 @@ def create_console(access: Access) -> SecurityHeaders:
             Middleware(GZipMiddleware, minimum_size=1_000),
         ],
     )
-    app.state.access, app.state.pages, app.state.readings = access, PAGES, Readings(access.runtime)
+    app.state.access, app.state.pages = access, PAGES
+    app.state.readings = Readings(partial(metrics.read, access.runtime))
+    app.state.projects = Readings(partial(_projects, access.runtime))
     failures.install(app)
     for each in ROUTERS:
         app.include_router(each)
     return SecurityHeaders(app)
+
+
+def _projects(runtime: Runtime) -> list[str]:
+    with transaction(runtime.database) as connection:
+        return newest_instances.first_projects(connection)

@@ -1,29 +1,28 @@
-"""The installation's metrics for those who look: read once for all of them, at most every two seconds."""
+"""What is read once for all who look, at most every two seconds."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from time import monotonic
+from typing import Generic, TypeVar
 
 from interlock.api.inside import inside
-from interlock.db.core.counters import Series
-from interlock.workers.operations import metrics
-from interlock.workers.runtime import Runtime
 
+T = TypeVar("T")
 KEPT_SECONDS = 2.0
 
 
-class Readings:
-    """The newest reading of `operations.metrics`."""
+class Readings(Generic[T]):
+    """The newest reading of a function, which is called in a greenlet."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime, self._reading = runtime, asyncio.Lock()
-        self._found: Mapping[Series, float] = {}
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read, self._reading = read, asyncio.Lock()
+        self._found: T | None = None
         self._until = 0.0
 
-    async def now(self) -> Mapping[Series, float]:
-        """Each series' value, two seconds old at most."""
+    async def now(self) -> T:
+        """What it read, two seconds ago at most."""
         async with self._reading:
-            if monotonic() >= self._until:
-                self._found = await inside(metrics.read, self._runtime)
+            if self._found is None or monotonic() >= self._until:
+                self._found = await inside(self._read)
                 self._until = monotonic() + KEPT_SECONDS
-        return self._found
+            return self._found

@@ -1,9 +1,11 @@
 """Pages from templates. Whatever is printed is escaped twice: invisible characters are spelled out, then HTML."""
 
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +18,7 @@ from interlock.workflows.output.escaping import json_beginning, json_text, plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_CHARACTERS = 10_000  # of one value
+LINK = re.compile(r'href="/(?!static/)(?![^"]*[?;]project=)[^"]*')
 SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -26,17 +29,41 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
         request: of a visitor, unless the template needs none.
         template: its file in `templates`.
         status: of the answer.
-        context: what it shows, beside `caller`, `pages` (the register), `here` (the path) and `url`.
+        context: what it shows, beside `caller`, `pages` (the register), `here` (the path), `url`, `chosen` (the
+            project, if one is) and `choices` (project -> the address that chooses it; "": all).
     """
-    caller = getattr(request.state, "caller", None)
+    caller, chosen = (getattr(request.state, name, None) for name in ("caller", "chosen"))
     query = f"?{request.url.query}" if request.url.query else ""
     known = {
         "caller": caller,
         "pages": request.app.state.pages,
         "here": request.url.path,
         "url": f"{request.url.path}{query}",
+        "chosen": chosen,
+        "choices": _choices(request, chosen),
     }
-    return HTMLResponse(_templates().get_template(template).render(known | context), status)
+    text = _templates().get_template(template).render(known | context)
+    return HTMLResponse(_kept(text, chosen) if chosen else text, status)
+
+
+def _choices(request: Request, chosen: str | None) -> dict[str, str]:
+    """The addresses of the menu of projects: this list with its filters, or, from what is no list, the overview."""
+    names = list(getattr(request.state, "projects", ()))
+    if len(names) < 2 and not chosen:
+        return {}
+    lists = getattr(request.state, "narrows", False)
+    path = request.url.path if lists else "/"
+    filters = (
+        [each for each in request.query_params.multi_items() if each[0] not in ("project", "before")] if lists else []
+    )
+    listed = [*names, *([chosen] if chosen and chosen not in names else ())]
+    return {name: f"{path}?{urlencode([*filters, ('project', name)])}" for name in ["", *listed]}
+
+
+def _kept(text: str, chosen: str) -> str:
+    """A page whose links stay in the chosen project. No value looks like a link: its quotes are escaped."""
+    said = f"project={quote(chosen, safe='')}"
+    return LINK.sub(lambda found: f"{found[0]}{'&amp;' if '?' in found[0] else '?'}{said}", text)
 
 
 def say(

@@ -12,7 +12,7 @@ from interlock.api.access import Caller
 from interlock.api.inside import inside
 from interlock.api.routes.approvals import inbox
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import approvals, instances
 from interlock.db.orchestration import patches
@@ -35,7 +35,7 @@ class ApprovalSubject:
 
 
 @router.get("/approvals")
-async def list_approvals(request: Request, caller: Visitor, all: bool = False, before: UUID | None = None) -> Response:
+async def list_approvals(request: Request, caller: Lister, all: bool = False, before: UUID | None = None) -> Response:
     """The inbox: what the visitor may decide; with `all`, what waits for others too."""
     found = await inside(inbox, caller, None, mine=not all, limit=PAGE, before=before)
     items = [each | {"why_not": why_not(caller, each)} for each in found["items"]]

@@ -11,7 +11,7 @@ from interlock.api.inside import inside
 from interlock.api.parameters import Asked
 from interlock.console.machines import kind_of
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import newest_instances
 from interlock.db.core.newest_instances import LOOKED_AT, BoardRow
@@ -23,20 +23,20 @@ FIRST = "story"
 
 
 @router.get("/boards")
-async def first_board(_caller: Visitor) -> Response:
+async def first_board(request: Request, _caller: Visitor) -> Response:
     """The board of the machine that most begin with."""
-    return RedirectResponse(f"/boards/{FIRST}", 303)
+    return RedirectResponse(request.url.replace(path=f"/boards/{FIRST}"), 303)
 
 
 @router.get("/boards/{type}")
-async def board(request: Request, caller: Visitor, type: str, project: Asked = None, words: Asked = None) -> Response:
+async def board(request: Request, caller: Lister, type: str, words: Asked = None) -> Response:
     """The board of a type."""
     catalogue = caller.access.runtime.catalogue
     definition = catalogue.get(type)
 
     def look() -> Sequence[BoardRow]:
         with transaction(caller.access.runtime.database) as connection:
-            projects = caller.projects(project or None)
+            projects = caller.principal.projects
             return newest_instances.board(connection, type, projects=projects, words=words or "", cards=CARDS)
 
     columns: defaultdict[str, list[Any]] = defaultdict(list)
@@ -48,7 +48,7 @@ async def board(request: Request, caller: Visitor, type: str, project: Asked = N
         "board.html",
         type=type,
         types=sorted(catalogue.newest),
-        wanted={"project": project, "words": words},
+        words=words,
         states=states,
         columns=columns,
         kinds={each: kind_of(definition, each) for each in states},

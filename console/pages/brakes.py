@@ -11,7 +11,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.console.acting import Reason, act, why_no_operator
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import brakes, budgets, limits
 from interlock.workers.overrides.brakes import release_brake
@@ -26,7 +26,7 @@ MOST = 100  # limits, and budgets
 
 
 @router.get("/brakes")
-async def list_brakes(request: Request, caller: Visitor) -> Response:
+async def list_brakes(request: Request, caller: Lister) -> Response:
     """The brakes, the oldest first, each with the oldest triggers that it holds; what is used of budgets and limits."""
     return page(request, "brakes.html", brakes=await inside(_read, caller), **await inside(_bounds, caller))
 

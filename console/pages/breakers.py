@@ -9,7 +9,7 @@ from interlock.api.access import Caller
 from interlock.api.inside import inside
 from interlock.console.acting import why_no_operator
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.db.connection import transaction
 from interlock.db.orchestration import breakers
 from interlock.workers.circuit_breakers import known
@@ -20,7 +20,7 @@ MOST = 200
 
 
 @router.get("/breakers")
-async def list_breakers(request: Request, caller: Visitor) -> Response:
+async def list_breakers(request: Request, caller: Lister) -> Response:
     """The breakers, those that turn calls away first."""
     return page(request, "breakers.html", rows=await inside(_read, caller))
 

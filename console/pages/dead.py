@@ -12,7 +12,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.console.acting import Reason, act, why_no_operator
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import effects, requests
 from interlock.workers.overrides.redrive import redrive
@@ -26,7 +26,7 @@ Row = dict[Any, Any]
 
 
 @router.get("/dead")
-async def list_dead(request: Request, caller: Visitor) -> Response:
+async def list_dead(request: Request, caller: Lister) -> Response:
     """What is dead, newest first."""
     triggers, acts = await inside(_read, caller)
     projects = Counter(each["project"] for each in (*triggers, *acts) if not each["why_not"])

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.problems import JsonAnswer
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.db.connection import transaction
 from interlock.db.core import newest_instances
 from interlock.db.core.newest_instances import NamedInstance
@@ -21,7 +21,7 @@ MOST = 12
 
 
 @router.get("/find")
-async def find(caller: Visitor, words: Annotated[Text, Query(max_length=NAME_LIMIT)]) -> Response:
+async def find(caller: Lister, words: Annotated[Text, Query(max_length=NAME_LIMIT)]) -> Response:
     """Instances that the visitor may see."""
 
     def look() -> Sequence[NamedInstance]:

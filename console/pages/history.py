@@ -11,7 +11,7 @@ from starlette.responses import Response
 from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.db.connection import transaction
 from interlock.db.core.event_search import LOOK, EventFilter, FoundEvents, search
 from interlock.workflows.errors import BadInput
@@ -35,7 +35,7 @@ class HistorySearch(BaseModel):
 
 
 @router.get("/history")
-async def search_history(request: Request, caller: Visitor, asked: Annotated[HistorySearch, Query()]) -> Response:
+async def search_history(request: Request, caller: Lister, asked: Annotated[HistorySearch, Query()]) -> Response:
     """A page of events, newest first."""
     said = {name: text.strip() for name, text in asked.model_dump(exclude={"before"}).items()}
     since, until = _instant("since", said["since"]), _instant("until", said["until"])

@@ -11,7 +11,7 @@ from interlock.api.parameters import Asked, Before
 from interlock.api.parameters import page as keyset
 from interlock.console.machines import graph, kind_of, kinds, offers
 from interlock.console.rendering import page, say
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
@@ -31,21 +31,20 @@ WAIT_SECONDS = 3.0
 @router.get("/instances")
 async def list_instances(  # noqa: PLR0917 - its filters
     request: Request,
-    caller: Visitor,
-    project: Asked = None,
+    caller: Lister,
     type: Asked = None,
     state: Asked = None,
     name: Asked = None,
     before: Before = None,
 ) -> Response:
     """The newest instances that match."""
-    wanted = {"project": project, "type": type, "state": state, "name": name}
+    wanted = {"type": type, "state": state, "name": name}
 
     def listed() -> list[InstanceRow]:
         with transaction(caller.access.runtime.database) as connection:
             return instances.page(
                 connection,
-                projects=caller.projects(project or None),
+                projects=caller.principal.projects,
                 type_=type or None,
                 name=name or None,
                 states=[state] if state else (),

@@ -13,7 +13,7 @@ from interlock.api.inside import inside
 from interlock.api.routes.approvals import inbox
 from interlock.console.machines import kinds
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.db.connection import transaction
 from interlock.db.core import brakes, history, newest_instances
 from interlock.db.core.counters import Series
@@ -34,7 +34,7 @@ class StateTally(NamedTuple):
 
 
 @router.get("/")
-async def overview(request: Request, caller: Visitor) -> Response:
+async def overview(request: Request, caller: Lister) -> Response:
     """The first page. Whoever sees all projects sees the installation, too; others only what is of theirs."""
     projects = caller.principal.projects
     samples = await request.app.state.readings.now() if projects is None else {}

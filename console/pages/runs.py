@@ -14,7 +14,7 @@ from interlock.api.parameters import page as keyset
 from interlock.console.acting import why_no_operator
 from interlock.console.rendering import page
 from interlock.console.run_graph import drawn, graph
-from interlock.console.session import Visitor
+from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.orchestration import plans, run_tree
 from interlock.workers.orchestration.run_view import RunView, Watch
@@ -27,16 +27,14 @@ Row = Mapping[str, Any]
 
 
 @router.get("/runs")
-async def list_runs(
-    request: Request, caller: Visitor, project: Asked = None, state: Asked = None, before: Before = None
-) -> Response:
+async def list_runs(request: Request, caller: Lister, state: Asked = None, before: Before = None) -> Response:
     """The newest runs."""
 
     def read() -> list[dict[str, Any]]:
         with transaction(caller.access.runtime.database) as connection:
             rows = plans.newest_runs(
                 connection,
-                projects=caller.projects(project or None),
+                projects=caller.principal.projects,
                 state=state or None,
                 before=before,
                 limit=PAGE + 1,
@@ -44,7 +42,7 @@ async def list_runs(
             return [dict(row) for row in rows]
 
     found = keyset(await inside(read), PAGE)
-    return page(request, "runs.html", runs=found["items"], next=found["next"], project=project, state=state)
+    return page(request, "runs.html", runs=found["items"], next=found["next"], state=state)
 
 
 @router.get("/runs/{run_id}")

@@ -9,7 +9,7 @@ from interlock.api.access import Caller
 from interlock.api.inside import inside
 from interlock.console.acting import why_no_operator
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.workers.schedules import creating
 from interlock.workers.schedules.creating import Standing
 from interlock.workers.schedules.wording import in_words, move_of, what_it_does
@@ -18,7 +18,7 @@ router = APIRouter()
 
 
 @router.get("/schedules")
-async def list_schedules(request: Request, caller: Visitor, ended: bool = False) -> Response:
+async def list_schedules(request: Request, caller: Lister, ended: bool = False) -> Response:
     """The schedules, each with its next five times."""
     return page(request, "schedules.html", schedules=await inside(_read, caller, ended=ended), ended=ended)
 

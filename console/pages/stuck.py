@@ -11,7 +11,7 @@ from interlock.api.parameters import Asked
 from interlock.console.acting import why_no_operator
 from interlock.console.cures import Cure, cure
 from interlock.console.rendering import page
-from interlock.console.session import Visitor
+from interlock.console.session import Lister
 from interlock.workers.operations.stuck.detector import Stuck, survey
 
 router = APIRouter()
@@ -32,7 +32,7 @@ class StuckRow:
 
 
 @router.get("/stuck")
-async def list_stuck(request: Request, caller: Visitor, all: bool = False, type: Asked = None) -> Response:
+async def list_stuck(request: Request, caller: Lister, all: bool = False, type: Asked = None) -> Response:
     """What is stuck; with `all`, everything that waits."""
     total, found = await inside(_read, caller, (type or "").strip() or None, everything=all)
     rows = [_row(caller, each) for each in found]

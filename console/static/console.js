@@ -15,10 +15,14 @@
   };
 
   // Palette ----------------------------------------------------------------------------------------------------------
-  let asking = 0, chosen = 0, items = [];
+  let asking = 0, at = 0, items = [];
   const pages = () => [...document.querySelectorAll("nav a")].map((each) => ({
     label: each.textContent, hint: `g ${each.dataset.key}`, run: () => location.assign(each.href),
   }));
+  const projects = () => [...document.querySelectorAll("#projects a")].map((each) => ({
+    label: each.textContent, hint: "project", run: () => location.assign(each.href),
+  }));
+  const chosen = document.querySelector(".brand").search;  // "?project=…", which whatever is found keeps
   const actions = () => [...document.querySelectorAll("main [data-command]")].map((each) => ({
     label: each.dataset.command, hint: each.closest("[data-row]")?.querySelector("a")?.textContent ?? "action",
     run: () => { each.scrollIntoView({ block: "center" }); each.focus(); if (each.matches("summary")) each.click(); },
@@ -28,26 +32,26 @@
       const item = document.createElement("li");
       item.id = `found-${number}`;
       item.setAttribute("role", "option");
-      item.setAttribute("aria-selected", String(number === chosen));
+      item.setAttribute("aria-selected", String(number === at));
       const hint = document.createElement("small");
       hint.textContent = each.hint;
       item.append(each.label, hint);
       item.addEventListener("click", () => pick(number));
       return item;
     }));
-    words.setAttribute("aria-activedescendant", items.length ? `found-${chosen}` : "");
-    found.children[chosen]?.scrollIntoView({ block: "nearest" });
+    words.setAttribute("aria-activedescendant", items.length ? `found-${at}` : "");
+    found.children[at]?.scrollIntoView({ block: "nearest" });
   };
   const search = async () => {
     const said = words.value.trim().toLowerCase(), mine = ++asking;
-    items = [...actions(), ...pages()].filter((each) => `${each.label} ${each.hint}`.toLowerCase().includes(said));
-    chosen = 0;
+    items = [...actions(), ...pages(), ...projects()].filter((each) => `${each.label} ${each.hint}`.toLowerCase().includes(said));
+    at = 0;
     show();
     if (!said) return;
-    const answer = await fetch(`/find?${new URLSearchParams({ words: words.value.trim() })}`);
+    const answer = await fetch(`/find${chosen || "?"}&${new URLSearchParams({ words: words.value.trim() })}`);
     if (mine !== asking || !answer.ok) return;
     items.push(...(await answer.json()).items.map((each) => ({
-      label: each.label, hint: each.hint, run: () => location.assign(each.url),
+      label: each.label, hint: each.hint, run: () => location.assign(each.url + chosen),
     })));
     show();
   };
@@ -56,8 +60,8 @@
   words.addEventListener("input", search);
   words.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (by) { chosen = Math.max(0, Math.min(items.length - 1, chosen + by)); show(); event.preventDefault(); }
-    if (event.key === "Enter") { pick(chosen); event.preventDefault(); }
+    if (by) { at = Math.max(0, Math.min(items.length - 1, at + by)); show(); event.preventDefault(); }
+    if (event.key === "Enter") { pick(at); event.preventDefault(); }
   });
   document.getElementById("open-palette").addEventListener("click", openPalette);
 
@@ -74,21 +78,29 @@
     const act = {
       g: () => { going = true; setTimeout(() => { going = false; }, 1500); },
       j: () => step(1), k: () => step(-1), "?": () => keys.showModal(),
+      p: () => { const menu = document.getElementById("projects"); if (menu) { menu.open = true; menu.querySelector("[aria-current]").focus(); } },
       "/": () => document.querySelector("main [data-filter]")?.focus(),
     }[event.key];
     if (act) { event.preventDefault(); act(); }
   });
 
-  // Menus of actions: opened, one types the reason; Escape closes them ------------------------------------------------
+  // Menus: opened, one types an action's reason; Escape closes them, and that of projects closes when one goes on --------
   document.addEventListener("toggle", (event) => {
     if (event.target.matches?.("details.action[open]")) event.target.querySelector("[name=reason]")?.focus();
   }, true);
   document.addEventListener("keydown", (event) => {
-    const open = event.key === "Escape" && event.target.closest?.("details.action[open]");
+    const open = event.key === "Escape" && event.target.closest?.("details.action[open], details.menu[open]");
     if (!open) return;
     open.removeAttribute("open");
     open.querySelector("summary").focus();
   });
+
+  const closeProjects = ({ target, relatedTarget }) => {
+    const menu = document.getElementById("projects");
+    if (menu?.open && !menu.contains(relatedTarget ?? target)) menu.open = false;
+  };
+  document.addEventListener("click", closeProjects);
+  document.addEventListener("focusout", closeProjects);
 
   // Outputs show their end, and follow it unless somebody has scrolled up; a phone's navigation shows where one is --------
   const scrolled = new WeakSet();

@@ -72,7 +72,7 @@
       const lines = node.detail ? `${node.label}\n${node.detail}` : node.label;
       const group = make("g", { class: "node", "data-node": id, "data-kind": node.kind }, title,
         make("rect", { x: left, y: top, width: node.width, height: node.height, rx: 7 }), text(lines, node.x, node.y + 4));
-      return node.href ? make("a", { href: node.href }, group) : group;
+      return node.href ? make("a", { href: node.href + document.querySelector(".brand").search }, group) : group;
     });
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height }, make("defs", {}, tip), ...edges, ...nodes);
     place.replaceChildren(svg);

@@ -14,6 +14,7 @@ from interlock.db.statements import queries
 sql = queries(__file__)
 
 LOOKED_AT = 10_000
+PROJECTS = 200
 
 
 class BoardRow(TypedDict):
@@ -81,6 +82,11 @@ def named(
     """
     given = {"words": words, "id": as_uuid(words), "projects": _listed(projects), "limit": limit, "most": LOOKED_AT}
     return cast(Sequence[NamedInstance], rows(connection, sql("named"), given))
+
+
+def first_projects(connection: Connection) -> list[str]:
+    """The projects that have instances, but Interlock's own, by name, `PROJECTS` at most."""
+    return [row["project"] for row in rows(connection, sql("first_projects"), {"most": PROJECTS})]
 
 
 def _listed(projects: Collection[str] | None) -> list[str] | None:

@@ -42,6 +42,7 @@ def test_the_first_pages_are_quick_and_small_over_a_million_instances(
             "/instances",
             "/instances?name=M-77",
             "/find?words=M-77",
+            "/?project=default",
         ):
             seconds = []
             for _ in range(5):

@@ -126,6 +126,44 @@ def test_it_is_worked_from_the_keyboard(
         expect(page.locator("h1")).to_contain_text("story/S-2")
 
 
+def test_projects_are_chosen_from_the_keyboard_and_from_the_palette(
+    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+) -> None:
+    for project in ("default", "other"):
+        client.create("story", f"S-{project}", project=project)
+    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+        page = one.sign_in(url, link(client.runtime, "ann", "operator", None))
+        page.keyboard.press("g")
+        page.keyboard.press("i")
+        page.wait_for_url(f"{url}/instances")
+        page.keyboard.press("p")
+        expect(page.locator("#projects a", has_text="all projects")).to_be_focused()
+        assert one.serious() == []
+        page.keyboard.press("Escape")
+        expect(page.locator("#projects ul")).to_be_hidden()
+        page.keyboard.press("Enter")  # its summary has the focus
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/instances?project=other")
+        expect(page.locator("tr[data-row]")).to_have_count(1)
+        page.keyboard.press("Control+k")
+        page.keyboard.type("S-other")
+        expect(page.get_by_role("option", name="story/S-other")).to_be_visible()
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/instances/*?project=other")
+        page.keyboard.press("g")
+        page.keyboard.press("b")
+        page.wait_for_url(f"{url}/boards/story?project=other")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("all proj")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{url}/boards/story?project=")
+        expect(page.locator(".board li")).to_have_count(2)
+        assert [each for each in one.faults if "Failed to load resource" not in each] == []
+
+
 def test_an_action_asks_for_its_reason_and_says_what_became_of_it(
     settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
 ) -> None:

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 from interlock.console import static_files
 from interlock.console.app import ROUTERS
 from interlock.console.pages import instances
+from interlock.console.pages.register import PAGES
 from interlock.console.static_files import FOLDER
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import list_tokens
@@ -230,3 +231,70 @@ def test_what_an_address_says_that_is_no_page_is_never_asked_for_again(visit: Vi
     for path in ("http://127.0.0.1:8080//evil.example/x", "/nothing"):
         page = bot.get(path)
         assert (page.status_code, "evil" in page.text, "hx-get" in page.text) == (404, False, False)
+
+
+LISTS = [each for each in PAGES if each.path not in ("/boards", "/workers", "/tokens")]
+
+
+def test_a_chosen_project_is_all_that_lists_show_and_every_link_keeps_it(visit: Visits, client: Client) -> None:
+    for project in ("default", "other", "no-session"):
+        story = client.create("story", f"S-{project}", project=project)["id"]
+        client.fire(story, "block", by="bob")
+    drain_all(client.runtime)
+    bot, ann = visit.by("bot", "agent", ("default", "other")), visit.by("ann", "operator", None)
+    for visitor in (bot, ann):
+        for path in ("/boards/story", "/instances", "/history?name=S-default", "/find?words=S-"):
+            mark = "&" if "?" in path else "?"
+            assert "S-default" in visitor.get(path).text, path
+            assert "S-default" in visitor.get(f"{path}{mark}project=").text, path
+            narrowed = visitor.get(f"{path}{mark}project=other").text
+            assert "S-default" not in narrowed.replace('value="S-default"', "").replace("name=S-default", ""), path
+        page = visitor.get("/instances?type=story&project=other&state=blocked").text
+        assert "S-other" in page
+        menu, rest = page.split('id="projects"')[1].split("</details>", 1)
+        assert 'href="/instances?type=story&amp;state=blocked&amp;project=default"' in menu
+        assert '<input type="hidden" name="project" value="other">' in rest
+        links = re.findall(r'href="(/(?!static/)[^"]*)"', rest)
+        assert len(links) > len(PAGES)
+        assert all("project=other" in each for each in links), links
+        assert ("no-session" in menu) == (visitor is ann)
+    moved = bot.get("/boards?project=other")
+    assert (moved.status_code, moved.headers["location"].endswith("/boards/story?project=other")) == (303, True)
+    assert 'id="projects"' not in visit.by("eve").get("/").text
+
+
+def test_what_is_no_list_shows_all_and_its_menu_leads_to_the_overview(visit: Visits, client: Client) -> None:
+    story = client.create("story", "S-1")["id"]
+    client.create("story", "S-2", project="other")
+    ann = visit.by("ann", "operator", None)
+    for path in (f"/instances/{story}", "/workers", "/tokens"):
+        page = ann.get(f"{path}?project=other")
+        assert page.status_code == 200
+        assert 'href="/?project=default"' in page.text, path
+    whole, chosen = ann.get("/").text, ann.get("/?project=other").text
+    assert ("Installation" in whole, "Installation" in chosen) == (True, False)
+
+
+def test_a_project_that_is_not_of_the_session_is_refused_on_every_page(visit: Visits, client: Client) -> None:
+    client.create("story", "S-secret", project="other")
+    bot = visit.by("bot")
+    for path in (*(each.path for each in PAGES), "/boards/story", "/find?words=S"):
+        refused = bot.get(f"{path}{'&' if '?' in path else '?'}project=other")
+        assert (refused.status_code, "S-secret" in refused.text) == (403, False), path
+    assert bot.get("/runs?project=a%00b").status_code == 422
+
+
+def test_each_list_of_the_navigation_can_be_narrowed(visit: Visits, client: Client) -> None:
+    client.create("story", "S-1", project="other")
+    bot = visit.by("bot", "agent", ("default", "other"))
+    for each in LISTS:
+        assert f'href="{each.path}?project=default"' in bot.get(f"{each.path}?project=other").text, each.path
+
+
+def test_a_hostile_name_of_a_project_is_no_way_out_of_a_link(visit: Visits, client: Client) -> None:
+    name = '"><img src=x>&project=default#'
+    client.create("story", "S-1", project=name)
+    page = visit.by("bot", "agent", ("default", name)).get("/instances", params={"project": name}).text
+    assert "S-1" in page
+    assert "<img" not in page
+    assert 'href="/runs?project=%22%3E%3Cimg%20src%3Dx%3E%26project%3Ddefault%23"' in page
