@@ -27,9 +27,11 @@ def why_no_operator(caller: Caller, project: str) -> str:
     return f"It is for operators; your session is of the role {caller.principal.role}."
 
 
-async def act(request: Request, caller: Caller, project: str, reason: str, work: Act, *, title: str) -> Response:
+async def act(
+    request: Request, caller: Caller, project: str, reason: str, work: Act, *, title: str, if_version: int | None = None
+) -> Response:
     """Do what operators do in a project, and say so; `work` returns the words."""
-    return say(request, title, await operate(caller, project, ActOrder(reason=reason), work))
+    return say(request, title, await operate(caller, project, ActOrder(reason=reason, if_version=if_version), work))
 
 
 async def act_on(

@@ -1,4 +1,4 @@
-"""The commands that `stuck` offers, as what the console can do: a link, or a post with a reason."""
+"""The commands that `stuck` offers, as what the console can do: a link, a post, or why it is for a shell."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,6 +11,9 @@ from interlock.workers.operations.stuck.detector import Stuck
 from interlock.workflows.output.suggestions import OfferedCommand
 
 Options = Mapping[str, Any]
+
+
+OF_NODES = "It starts or asks processes of a machine, which a page cannot."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,13 @@ class Cure:
     fields: Mapping[str, str] | None = None
     confirm: str = ""
     by_operators: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForShell:
+    """The command is to be run in a shell; `why`: one sentence."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +67,16 @@ class _Offer:
         return str(self.options.get("project") or self.stuck.project)
 
 
-def cure(stuck: Stuck) -> Cure | None:
-    """The cure of a stuck instance; None: the console has none, and the command is to be run by hand."""
+def cure(stuck: Stuck) -> Cure | ForShell:
+    """The cure of a stuck instance."""
     command = stuck.command
     if not isinstance(command, OfferedCommand):
-        return None
+        return ForShell(OF_NODES)
     for words, made in CURES.items():
         if command.words[: len(words)] == words:
             with suppress(ValueError):
                 return made(_Offer(stuck, command.words[len(words) :], command.options))
-    return None
+    return ForShell("It names what this console cannot address.")
 
 
 def _show(offer: _Offer) -> Cure:
@@ -116,11 +126,38 @@ def _resume_worker(offer: _Offer) -> Cure:
     return Cure("Resume the worker", f"/instances/{offer.ref}/fire", fields, "It takes tasks again.")
 
 
+def _thaw(offer: _Offer) -> Cure:
+    fields = {"name": offer.arguments[0], "project": offer.project, **offer.seen}
+    return Cure("Thaw the phase", "/phases/thaw", fields, "The runs that it holds go on.")
+
+
+def _validate_job(offer: _Offer) -> Cure:
+    return Cure("Validate the job", f"/jobs/{offer.ref}/validate", {}, "It waits for workers then.", by_operators=False)
+
+
+def _approve_rollback(offer: _Offer) -> Cure:
+    fields = {"trigger": "approve", "if_version": str(offer.stuck.version)}
+    return Cure(
+        "Approve the rollback",
+        f"/instances/{offer.ref}/fire",
+        fields,
+        "Workers revert the patch, and its gates run again.",
+    )
+
+
 def _page(label: str, url: str) -> Callable[[_Offer], Cure]:
     return lambda _offer: Cure(label, url)
 
 
-CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure]] = {
+def _itself(offer: _Offer) -> Cure:
+    return Cure("Show it", f"/instances/{offer.stuck.workflow_id}")
+
+
+def _in_shell(why: str) -> Callable[[_Offer], ForShell]:
+    return lambda _offer: ForShell(why)
+
+
+CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure | ForShell]] = {
     ("show",): _show,
     ("fire",): _fire,
     ("redrive",): _redrive,
@@ -134,4 +171,25 @@ CURES: Mapping[tuple[str, ...], Callable[[_Offer], Cure]] = {
     ("breaker", "show"): _page("Breakers", "/breakers"),
     ("schedule", "show"): _page("Schedules", "/schedules"),
     ("stuck",): _page("What it waits for", "/stuck?all=true"),
+    ("dead",): _page("Dead letters", "/dead"),
+    ("limit", "show"): _page("Limits", "/brakes"),
+    ("job", "show"): _show,
+    ("job", "validate"): _validate_job,
+    ("subscription", "show"): _itself,
+    ("phase", "thaw"): _thaw,
+    ("regression", "approve"): _approve_rollback,
+    ("doctor",): _in_shell("It looks at processes, files and settings of the machine on which it runs."),
+    ("up",): _in_shell(OF_NODES),
+    ("worker", "register"): _in_shell(
+        "It prints the agent's secret, which belongs to the agent's process and to no page."
+    ),
+    ("worker", "claim"): _in_shell("The agent itself claims its tasks, with its secret."),
+    ("supervise", "worker", "create"): _in_shell(
+        "It prints the worker's secret, which belongs to the worker's process."
+    ),
+    ("playbook", "run"): _in_shell("It shows each step and asks before it; that takes a terminal."),
+    ("quarantine", "request"): _in_shell("It is kept with the request and is no event, which could name your session."),
+    ("definitions", "list"): _in_shell(
+        "It lists what this release knows; a release that knows more has to be installed."
+    ),
 }

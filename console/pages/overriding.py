@@ -1,20 +1,29 @@
-"""What operators do to one instance by hand, in place of its machine's own ways; the buttons are on other pages."""
+"""What is done by hand in place of the machines' own ways, most of it by operators; the buttons are on other pages."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
+from interlock.api.inside import inside
+from interlock.api.models import Text
 from interlock.api.operating import ActOrder
-from interlock.console.acting import Reason, Version, act_on, told
+from interlock.console.acting import Reason, Version, act, act_on, told
+from interlock.console.pages import instances
+from interlock.console.rendering import say
 from interlock.console.session import Visitor
 from interlock.workers.overrides.circuit_breakers import reset_breaker
+from interlock.workers.overrides.phases import thaw
 from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task
 from interlock.workers.overrides.retry_workstream import retry_workstream
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
+from interlock.workers.runtime import Runtime
+from interlock.workers.supervision.actions import ActionFailed, ActionOrder
+from interlock.workers.supervision.jobs import Jobs
 
 router = APIRouter()
 
@@ -43,3 +52,36 @@ async def override(  # noqa: PLR0917 - its path and form
     which, said = OVERRIDES[name], ActOrder(reason=reason, if_version=if_version)
     title = which.title
     return await act_on(request, caller, id_, said, lambda *given: told(which.does(*given)), which.type, title=title)
+
+
+@router.post("/phases/thaw")
+async def thaw_phase(  # noqa: PLR0917 - its form
+    request: Request,
+    caller: Visitor,
+    name: Annotated[Text, Form()],
+    project: Annotated[Text, Form()],
+    reason: Reason,
+    if_version: Version = None,
+) -> Response:
+    """Thaw a phase."""
+
+    def work(runtime: Runtime, order: OverrideOrder) -> str:
+        made = thaw(runtime, name, order, project=project)
+        return f"The phase {made['entity_id']} is {made['current_state']}. What it held goes on."
+
+    return await act(request, caller, project, reason, work, title="Thawed", if_version=if_version)
+
+
+@router.post("/jobs/{id_}/validate")
+async def validate_job(request: Request, caller: Visitor, id_: UUID, reason: Reason) -> Response:
+    """Accept a submitted job: whoever submitted it may, and operators."""
+
+    def work() -> str:
+        with caller.located(str(id_), None, write=True) as (client, ref):
+            done = Jobs(client).validate(ref, ActionOrder(caller.principal.name, reason))
+        return f"The job {done.subject['entity_id']} waits for its workers."
+
+    try:
+        return say(request, "Validated", await inside(work))
+    except ActionFailed as failed:
+        return instances.told(request, failed.receipt)

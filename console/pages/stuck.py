@@ -9,7 +9,7 @@ from interlock.api.access import Caller
 from interlock.api.inside import inside
 from interlock.api.parameters import Asked
 from interlock.console.acting import why_no_operator
-from interlock.console.cures import Cure, cure
+from interlock.console.cures import Cure, ForShell, cure
 from interlock.console.rendering import page
 from interlock.console.session import Lister
 from interlock.workers.operations.stuck.detector import Stuck, survey
@@ -21,14 +21,15 @@ MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class StuckRow:
-    """A stuck instance, and its cure; None: a command that only a shell can run.
+    """A stuck instance, and its cure: None, with why in `for_shell`, is a command that only a shell can run.
 
     `why_not`: why the visitor cannot carry it out; empty: they may try.
     """
 
     stuck: Stuck
     cure: Cure | None
-    why_not: str
+    why_not: str = ""
+    for_shell: str = ""
 
 
 @router.get("/stuck")
@@ -41,8 +42,10 @@ async def list_stuck(request: Request, caller: Lister, all: bool = False, type: 
 
 def _row(caller: Caller, stuck: Stuck) -> StuckRow:
     found, project = cure(stuck), stuck.project
-    if found is None or found.fields is None:
-        return StuckRow(stuck, found, "")
+    if isinstance(found, ForShell):
+        return StuckRow(stuck, None, for_shell=found.why)
+    if found.fields is None:
+        return StuckRow(stuck, found)
     read_only = "" if caller.principal.may_write(project) else "your session is read-only"
     return StuckRow(stuck, found, why_no_operator(caller, project) if found.by_operators else read_only)
 

@@ -119,6 +119,11 @@
   // Messages and actions ---------------------------------------------------------------------------------------------
   document.addEventListener("click", (event) => {
     if (event.target.matches(".said .close")) event.target.closest(".said").remove();
+    if (event.target.matches("[data-copy]")) {
+      const command = event.target.previousElementSibling;
+      getSelection().selectAllChildren(command);  // a browser has no clipboard for plain HTTP from elsewhere
+      navigator.clipboard?.writeText(command.textContent).then(() => { event.target.textContent = "Copied"; });
+    }
   });
   document.addEventListener("htmx:after:request", (event) => {  // an action that was taken closes its menu and is forgotten
     const { ctx } = event.detail;

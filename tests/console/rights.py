@@ -78,6 +78,12 @@ RIGHTS: Mapping[tuple[str, str], PageRight] = {
     ("POST", "/overrides/{name}/{id_}"): PageRight(
         OPERATORS, 404, lambda there: f"/overrides/reset-task/{there['story']}", BECAUSE, outside=404
     ),
+    ("POST", "/phases/thaw"): PageRight(
+        OPERATORS, 404, lambda _: "/phases/thaw", {"name": "none", "project": "default"} | BECAUSE
+    ),
+    ("POST", "/jobs/{id_}/validate"): PageRight(
+        WRITERS, 404, lambda there: f"/jobs/{there['story']}/validate", BECAUSE, outside=404
+    ),
     ("GET", "/workers"): _page("/workers"),
     ("POST", "/workers/{id_}/shutdown"): PageRight(
         OPERATORS, 404, lambda there: f"/workers/{there['story']}/shutdown", BECAUSE, outside=404

@@ -1,29 +1,45 @@
 """What operators see and do on their pages: each act goes the way of the commands, in the session's name."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from interlock.db.connection import transaction
+from interlock.db.core import instances
 from interlock.workers.client.client import Client
+from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.brakes import put_brake
 from interlock.workers.overrides.budgets import Budgeted, set_budget
 from interlock.workers.overrides.limits import LimitedName, set_limit
+from interlock.workers.overrides.phases import freeze
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from interlock.workers.schedules import creating
+from interlock.workers.supervision.actions import ActionOrder
+from interlock.workers.supervision.jobs import Jobs
+from interlock.workflows.plan.read import read_plan
 from tests.driving import drain_all, drain_failing, outcome, state, with_a_dead_request
 from tests.stuck import age
 from tests.visiting import Visits
+from tests.working import settle
 
 pytestmark = pytest.mark.integration
 Dba = "psycopg.Connection[Any]"
 BY_SCRIPT = {"HX-Request": "true"}
 WHY = {"reason": "a test"}
 ALL = None
+PHASED = """
+name: p
+phases: {release: {}}
+workstreams:
+  - {id: design, tasks: [{id: t, command: [x]}]}
+  - {id: ship, phase_id: release, tasks: [{id: t, command: [x]}]}
+"""
 PLACED = {"S-1": "default", "S-2": "default", "S-3": "other"}
 
 
@@ -152,6 +168,62 @@ def test_a_brake_that_stands_for_long_is_released_from_what_is_stuck(visit: Visi
     page = visit.by("ann", "operator").get("/stuck").text
     assert "it holds actor agent-7 until an operator releases it: it deletes tests" in page
     assert 'action="/brakes/release"' in page
+
+
+def cures(page: str) -> dict[str, dict[str, str]]:
+    """The buttons of what is stuck: address -> hidden fields."""
+    forms = re.findall(r'<form method="post" action="([^"]+)"(.*?)</form>', page.split("<main", 1)[1], re.S)
+    return {url: dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', inside)) for url, inside in forms}
+
+
+def test_a_frozen_phase_is_thawed_from_what_is_stuck_at_the_version_shown(
+    visit: Visits, client: Client, tmp_path: Path
+) -> None:
+    run = submit(client.runtime, read_plan(PHASED), by="bob", directory=tmp_path)
+    settle(client, run.id)
+    freeze(client.runtime, "release", OverrideOrder("ann", "code freeze"), project=run.project)
+    ann = visit.by("ann", "operator", (run.project,))
+    fields = cures(ann.get("/stuck?all=true").text)["/phases/thaw"]
+    assert (fields["name"], fields["project"], fields["if_version"]) == ("release", run.project, "2")
+    reader = visit.by("bot", "agent", (run.project,))
+    assert "/phases/thaw" not in cures(reader.get("/stuck?all=true").text)
+    assert reader.post("/phases/thaw", data=fields | WHY, headers=BY_SCRIPT).status_code == 403
+    assert ann.post("/phases/thaw", data=fields | WHY | {"if_version": "7"}, headers=BY_SCRIPT).status_code == 409
+    said = ann.post("/phases/thaw", data=fields | WHY, headers=BY_SCRIPT)
+    assert (said.status_code, "What it held goes on" in said.text) == (200, True), said.text
+    with transaction(client.runtime.database) as connection:
+        phase = instances.find(connection, "release", run.project, "phase")
+    event = newest(client, phase["id"])
+    assert (event["trigger"], event["triggered_by"], "token:" in str(event["proof"])) == ("thaw", "ann", True)
+    assert "/phases/thaw" not in cures(ann.get("/stuck?all=true").text)
+
+
+def test_a_job_is_validated_from_what_is_stuck(visit: Visits, client: Client) -> None:
+    job = Jobs(client).submit("build", project="default", order=ActionOrder("dan")).subject["id"]
+    drain_all(client.runtime)
+    ann, bot, url = visit.by("ann", "operator"), visit.by("bot"), f"/jobs/{job}/validate"
+    assert url in cures(ann.get("/stuck?all=true").text)
+    refused = bot.post(url, data=WHY, headers=BY_SCRIPT)
+    assert (refused.status_code, "who created it" in refused.text) == (403, True)
+    assert state(client, job) == "SUBMITTED"
+    said = ann.post(url, data=WHY, headers=BY_SCRIPT)
+    assert (said.status_code, "waits for its workers" in said.text) == (200, True), said.text
+    assert state(client, job) == "PENDING"
+    event = newest(client, job)
+    assert (event["triggered_by"], event["metadata"]["reason"], "token:" in str(event["proof"])) == (
+        "ann",
+        "a test",
+        True,
+    )
+    assert ann.post(url, data=WHY, headers=BY_SCRIPT).status_code == 409
+
+
+def test_what_only_a_shell_can_do_is_shown_with_the_reason(visit: Visits, client: Client, tmp_path: Path) -> None:
+    run = submit(client.runtime, read_plan(PHASED), by="bob", directory=tmp_path)
+    settle(client, run.id)
+    page = visit.by("ann", "operator", (run.project,)).get("/stuck?all=true").text
+    assert "<code>interlock up --detach</code>" in page
+    assert "It starts or asks processes of a machine, which a page cannot." in page
 
 
 def test_a_cure_that_is_no_longer_right_is_refused_with_the_reason(visit: Visits, client: Client, dba: Dba) -> None:

@@ -9,17 +9,22 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from interlock.workers.client.client import Client
+from interlock.workers.orchestration.submission import submit
 from interlock.workers.overrides.brakes import put_brake
+from interlock.workers.overrides.phases import freeze
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from interlock.workers.schedules import creating
 from interlock.workers.settings import Settings
+from interlock.workflows.plan.read import read_plan
 from tests.browsing import PHONE, Window, window
+from tests.console.test_operator_pages import PHASED
 from tests.driving import drain_all, state, with_a_dead_request
 from tests.running import GATED_PAIR, Stage
 from tests.serving import serving
 from tests.visiting import link
+from tests.working import settle
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 REASON = "looked at it"
@@ -139,3 +144,23 @@ def test_every_page_reads_well_on_a_screen_in_the_dark_and_on_a_phone(
                 assert one.serious() == [], (name, path)
                 ann.screenshot(path=tmp_path / f"{name}{path.replace('/', '_')[:14]}.png", full_page=True)
             assert wrong(one) == [], name
+
+
+def test_a_frozen_phase_is_thawed_and_a_command_for_a_shell_is_copied(
+    url: str, client: Client, browser: Browser, tmp_path: Path
+) -> None:
+    run = submit(client.runtime, read_plan(PHASED), by="bob", directory=tmp_path)
+    settle(client, run.id)
+    freeze(client.runtime, "release", OverrideOrder("ann", "code freeze"), project=run.project)
+    with window(browser) as one:
+        one.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = one.sign_in(url, link(client.runtime, "ann", "operator", None))
+        page.goto(f"{url}/stuck?all=true")
+        page.get_by_role("button", name="Copy").locator("visible=true").first.click()
+        page.get_by_role("button", name="Copied").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == "interlock up --detach"
+        assert page.evaluate("getSelection().toString()") == "interlock up --detach"
+        assert one.serious() == []
+        act(page, "Thaw the phase")
+        page.get_by_text("What it held goes on.").wait_for()
+        assert wrong(one) == []

@@ -23,6 +23,7 @@ from interlock.workers.settings import Settings
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import UnknownWorkflow
 from interlock.workflows.machines.delivery.approval import APPROVAL
+from interlock.workflows.output.suggestions import offered
 
 M = TypeVar("M", RowMapping, Row)
 
@@ -144,7 +145,7 @@ RULES = (
 
 
 def _stuck(row: RowMapping, facts: Facts | None, well: Collection[UUID]) -> Stuck:
-    reason = why(facts) if facts else Reason("this process does not know its definition", "interlock doctor")
+    reason = why(facts) if facts else Reason("this process does not know its definition", offered("doctor"))
     command = show(row) if reason.harms and row["id"] in well else reason.command
     columns = ("id", "version", "workflow_type", "entity_id", "project", "current_state", "since", "seconds")
     values = [*(row[each] for each in columns), reason.text, command]

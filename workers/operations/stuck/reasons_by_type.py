@@ -106,7 +106,7 @@ def _nobody_could(row: Row) -> Reason | None:
         message = "it waits for an agent: none is registered" + (f" that offers {what}" if needs else "")
         return Reason(message, offered("worker", "register", "NAME", can=needs))
     if EXECUTE in lacking:
-        return Reason("it waits for a worker: none is alive", "interlock up --detach")
+        return Reason("it waits for a worker: none is alive", offered("up", detach=True))
     if row["able"]:
         return None
     message = f"none offers {', '.join(sorted(lacking))}" if lacking else f"no single one offers {' and '.join(needs)}"
@@ -123,7 +123,7 @@ def _node(needs: Sequence[str]) -> str:
 def _who_could(row: Row) -> Reason:
     if row["fitting"] == 0:
         message = "it waits for a worker: its affinity excludes all that have the capabilities it requires"
-        return Reason(message, "interlock worker list")
+        return Reason(message, offered("worker", "list"))
     if row["fitting_free"] and row["kind"] == "agent":
         message = f"the agent {row['fitting_free']} is free and could run it, but does not claim it"
         return Reason(message, offered("worker", "claim", row["fitting_free"], secret_file="FILE"))  # noqa: S106 - a placeholder
@@ -139,7 +139,7 @@ def _who_could(row: Row) -> Reason:
         return Reason(message, offered("worker", "shutdown", row["fitting_silent"], if_silent=True, by=ME, reason=WHY))
     could = "worker that could run it: busy" if row["fitting"] == 1 else "workers that could run it: all busy"
     message = f"{row['fitting']} {could} ({row['fitting_draining']} draining)"
-    return Reason(message, "interlock worker list --state busy")
+    return Reason(message, offered("worker", "list", state="busy"))
 
 
 def _running(facts: Facts) -> Reason:
@@ -219,7 +219,7 @@ def run(facts: Facts) -> Reason | None:
 
 def _members(facts: Facts) -> Reason:
     if not (first := facts.details["first"]):
-        return Reason(f"all its {facts.details['members']}s have ended, but it has not moved on", "interlock doctor")
+        return Reason(f"all its {facts.details['members']}s have ended, but it has not moved on", offered("doctor"))
     message = (
         f"its {facts.details['members']}s: {counted(facts.details['unended'])}; {first['name']} is {first['state']}"
     )
@@ -348,7 +348,7 @@ def schedule(facts: Facts) -> Reason | None:
     if facts.instance["seconds"] < LATE_SECONDS:
         return Reason(f"it is due since {at(row['next_at'])}; the next sweep fires it", command)
     return Reason(
-        f"it is due since {at(row['next_at'])}, but no sweep has fired it: is beat running?", "interlock doctor"
+        f"it is due since {at(row['next_at'])}, but no sweep has fired it: is beat running?", offered("doctor")
     )
 
 
@@ -358,7 +358,7 @@ def subscription(facts: Facts) -> Reason | None:
     if not row:
         return None
     if row["failed_at"] is None:
-        return Reason("it has events that nobody delivers: does a node take `deliveries`?", "interlock doctor")
+        return Reason("it has events that nobody delivers: does a node take `deliveries`?", offered("doctor"))
     command = offered("subscription", "show", facts.instance["entity_id"], project=facts.instance["project"])
     tried = f"{row['attempts']} attempts since {at(row['failed_at'])}, the next at {at(row['next_at'])}"
     return Reason(f"its endpoint takes nothing: {first_line(row['error'])} ({tried})", command)

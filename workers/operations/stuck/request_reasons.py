@@ -76,7 +76,7 @@ def unapplied(facts: Facts) -> Reason | None:
             message = (
                 f"{request['trigger']} has been due for {span(request['due_seconds'])}, but no worker has applied it"
             )
-            return Reason(f"{message}: are workers and beat running?", "interlock doctor")
+            return Reason(f"{message}: are workers and beat running?", offered("doctor"))
     return None
 
 
@@ -94,7 +94,7 @@ def _leased(effect: Row) -> Reason:
     who = f"{described(effect['leased_by'])} holds the lease of the effect {effect['name']}"
     if effect["lease_over"]:
         message = f"{who}, which expired at {at(effect['lease_until'])} and was not released: is beat running?"
-        return Reason(message, "interlock doctor")
+        return Reason(message, offered("doctor"))
     message = f"{who} until {at(effect['lease_until'])}, and renews it while it works (attempt {effect['attempts']})"
     return Reason(message, "celery -A interlock.workers.main:app inspect active")
 
@@ -115,7 +115,7 @@ def _pending(effect: Row, facts: Facts) -> Reason:
             show(facts.instance),
         )
     return Reason(
-        f"{name} has been due for {span(effect['due_seconds'])}, but no node has started it", "interlock doctor"
+        f"{name} has been due for {span(effect['due_seconds'])}, but no node has started it", offered("doctor")
     )
 
 
@@ -159,4 +159,4 @@ def _next(facts: Facts, why: str) -> Reason:
 
 def _offered(request_id: str, *words: str, **options: str) -> str:
     """The command, unless the request_id, which agents choose, contains characters that are unsafe in a shell."""
-    return "interlock dead" if shown(request_id) != request_id else offered(*words, request_id, **options)
+    return offered("dead") if shown(request_id) != request_id else offered(*words, request_id, **options)
