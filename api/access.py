@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from interlock.api import session_cookie
 from interlock.api.feed import Feed
 from interlock.api.gathering import Gathering
-from interlock.api.holding import Waits
+from interlock.api.holding import HeldRequests
 from interlock.api.inside import inside
 from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
@@ -64,7 +64,7 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.tokens = Gathering(self._find_each, lambda asked: find(runtime, *asked))
-        self.waits = Waits()
+        self.waits = HeldRequests()
         self.feed = Feed(runtime)
         self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
         self.reading_logs, self.long_histories = asyncio.Semaphore(LOG_READS), asyncio.Semaphore(LONG_HISTORIES)

@@ -20,7 +20,7 @@ class TooManyHeld(TooManyRequests):
         self.seconds = AGAIN_SECONDS
 
 
-class Waits:
+class HeldRequests:
     """The requests of one process that wait for something, by token."""
 
     def __init__(self) -> None:

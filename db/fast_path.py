@@ -122,8 +122,8 @@ def rows(connection: Connection, text: str, parameters: Mapping[str, Any]) -> li
     try:
         with _errors(connection.connection, connection.engine, text, parameters):
             return _rows(connection.connection, text, parameters)
-    except DBAPIError as error:
-        if error.connection_invalidated:
+    except BaseException as error:  # a cancelled call leaves a closed connection, as SQLAlchemy has it too
+        if not isinstance(error, Exception) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             connection.invalidate(error)
         raise
 

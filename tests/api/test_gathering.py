@@ -167,7 +167,7 @@ def test_each_of_many_gets_its_own_answer(
         ((order(stories["S-2"], "b"), mine), 202),
         ((order(stories["S-3"], "twice"), mine), 202),
         ((order(stories["S-3"], "twice"), mine), 202),
-        ((order(stories["S-4"], "reused", data={"n": 1}), mine), 202),
+        ((order(stories["S-4"], "reused", data={"n": 1}), mine), 202),  # or the other way round
         ((order(stories["S-4"], "reused", data={"n": 2}), mine), 422),
         ((order(one, "wrong"), mine[:-1] + ("A" if mine[-1] != "A" else "B")), 401),
         ((order(one, "revoked"), revoked), 401),
@@ -183,6 +183,8 @@ def test_each_of_many_gets_its_own_answer(
         ((order(stories["S-8"], "c"), mine), 202),
     ]
     answers = at_once(call, [each for each, _ in asked])
+    if answers[4].status_code == 422:  # whichever the server read first
+        asked[4:6] = [(asked[4][0], 422), (asked[5][0], 202)]
     told = {
         f"{body['request_id']} {n}": answer.status_code
         for n, (((body, _), _), answer) in enumerate(zip(asked, answers, strict=True))

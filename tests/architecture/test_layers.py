@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("workflows", "db", "beat", "workers", "api", "console", "supervisor", "cli")
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 MAY_SLEEP = {
+    "tests/api/test_gathering.py",  # turns that take their time, for requests that come meanwhile
     "tests/waiting.py",  # between two looks
     "tests/chaos/machines_of_chaos.py",  # a guard that takes its time, for tests that kill it meanwhile
     "tests/integration/hanging.py",  # a guard that never comes back

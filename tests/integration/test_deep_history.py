@@ -118,5 +118,5 @@ def test_it_is_reported_and_the_report_proves_itself(runtime: Runtime, told: dic
         made = reports.make_report(runtime, Wanted(story))
         file.write_text(made.page)
         keys = signing_keys.trusted_keys(runtime.settings.signing_directory)
-        assert report_check.check(file, keys, catalogue()).findings == ()
+        assert report_check.check(report_check.text_of(file), keys, catalogue()).findings == ()
         assert len(made.report.moves) == 1

@@ -254,7 +254,7 @@ def test_each_commit_that_landed_has_a_signed_note_with_its_gates_and_their_tree
     file = tmp_path / "note.json"
     file.write_text(git(land.checkout, "notes", "--ref=interlock", "show", merge))
     keys = signing_keys.trusted_keys(land.runtime.settings.signing_directory)
-    assert report_check.check(file, keys, land.runtime.catalogue).findings == ()
+    assert report_check.check(report_check.text_of(file), keys, land.runtime.catalogue).findings == ()
     assert (land.checkout / ".git/config").read_text() == config
     assert git(land.checkout, "status", "--porcelain") == ""
 

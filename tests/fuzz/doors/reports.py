@@ -65,12 +65,14 @@ def _opened(ground: Ground) -> Target:
         content = data
         if data[:1] == SIGNED:
             content = envelopes.sealed(data[1:], form.PAYLOAD_TYPE, signer).text().encode()
-        checked = report_check.check(overwrite(file, content), keys, known)
+        checked = report_check.check(report_check.text_of(overwrite(file, content)), keys, known)
         for finding in checked.findings:
             str(finding)
         if checked.report is not None and not checked.findings[1:]:  # the page of what was found sound is drawn
             page = page_of(envelopes.parsed(content, form.PAYLOAD_TYPE), checked.report)
-            found = report_check.check(overwrite(file, page.encode(errors="replace")), keys, known).findings
+            found = report_check.check(
+                report_check.text_of(overwrite(file, page.encode(errors="replace"))), keys, known
+            ).findings
             assert found == checked.findings, found
 
     return read
