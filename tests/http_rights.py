@@ -167,7 +167,15 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("GET", "/api/brakes/{name}"): RouteRight(READERS, 404, 403, _within("/api/brakes/nothing")),
     ("POST", "/api/brakes/{name}/release"): _operated(_within("/api/brakes/nothing/release"), 404, 403),
     ("GET", "/api/budgets"): _listed("/api/budgets"),
+    ("POST", "/api/budgets"): _operated(
+        _within("/api/budgets"), 201, 403, kind="actor", name="cyd", resource="triggers", most=1_000_000
+    ),
+    ("POST", "/api/budgets/remove"): _operated(
+        _within("/api/budgets/remove"), 404, 403, kind="actor", name="nobody", resource="triggers"
+    ),
     ("GET", "/api/limits"): _listed("/api/limits"),
+    ("POST", "/api/limits"): _operated(_within("/api/limits"), 201, 403, kind="key", name="eu", at_once=3),
+    ("POST", "/api/limits/remove"): _operated(_within("/api/limits/remove"), 404, 403, kind="key", name="nothing"),
     ("GET", "/api/overrides"): _listed("/api/overrides"),
     ("POST", "/api/overrides/{act}"): _operated(_within("/api/overrides/drop-patch"), 404, 403, instance="S-1"),
     ("GET", "/api/audit"): RouteRight(READERS, 200, 0, lambda _: "/api/audit"),

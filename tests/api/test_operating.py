@@ -129,6 +129,88 @@ def test_a_brake_says_what_it_holds_and_its_release_names_the_token(
     assert state(client, story) == "blocked"
 
 
+def proofs(dba: Dba, type_: str) -> list[tuple[str, str, str]]:
+    """Trigger, actor and proof of each move of the instances of a type, in order."""
+    return dba.execute(
+        "SELECT trigger, triggered_by, proof FROM interlock.workflow_transitions WHERE workflow_type = %s "
+        "ORDER BY position",
+        (type_,),
+    ).fetchall()
+
+
+def test_operators_set_and_remove_budgets_and_their_events_name_the_token(
+    call: Calls, client: Client, operator: str, dba: Dba
+) -> None:
+    wanted = WHY | {"kind": "actor", "name": "agent-7", "resource": "triggers"}
+    assert call("POST", "/api/budgets", json=wanted | {"most": 100}).status_code == 403
+    assert call("GET", "/api/budgets").json()["items"] == []
+    made = call("POST", "/api/budgets", token=operator, json=wanted | {"most": 100})
+    assert (made.status_code, made.json()["current_state"], made.json()["project"]) == (201, "in_force", "default")
+    other = call("POST", "/api/budgets", token=operator, json=wanted | {"most": 1, "per_seconds": 3600})
+    assert other.status_code == 201, other.text
+    (listed,) = call("GET", "/api/budgets").json()["items"]
+    assert (listed["budget_id"], listed["most"], listed["per_seconds"]) == (other.json()["id"], 1, 3600)
+    client.create("story", "S-1")
+    statuses = [call("POST", "/api/triggers?wait=0", json={"instance": "S-1", "trigger": "block"}) for _ in range(2)]
+    assert [each.json()["status"] for each in statuses][1] == "waiting", "a brake holds what is beyond it"
+    for wrong in ({"most": 1.5}, {"most": 0}, {"most": 10**13}, {"most": True}, {"resource": "air", "most": 1}):
+        assert call("POST", "/api/budgets", token=operator, json=wanted | wrong).status_code == 422, wrong
+    removed = call("POST", "/api/budgets/remove", token=operator, json=wanted)
+    assert (removed.status_code, removed.json()["current_state"]) == (200, "removed")
+    assert call("POST", "/api/budgets/remove", token=operator, json=wanted).status_code == 404
+    moves = proofs(dba, "budget")
+    assert [(each[0], each[1]) for each in moves] == [
+        ("enforce", "ann"), ("remove", "ann"), ("enforce", "ann"), ("remove", "ann"),
+    ]  # fmt: skip
+    assert all(each[2].startswith("grant:") and " token:" in each[2] for each in moves)
+
+
+def test_a_budget_of_a_run_is_of_the_runs_own_project(
+    call: Calls, client: Client, land: Landscape, operator: str, dba: Dba, tmp_path: Path
+) -> None:
+    other, nobodys = Landscape(client.runtime, dba, tmp_path / "other", project="other").run, UUID(int=7)
+    wanted = WHY | {"kind": "run", "resource": "usd", "most": 0.5}
+    told = [
+        call("POST", "/api/budgets", token=operator, json=wanted | {"name": str(each)}) for each in (other, nobodys)
+    ]
+    assert [each.status_code for each in told] == [404, 404]
+    assert told[0].text.replace(str(other), "") == told[1].text.replace(str(nobodys), "")
+    everywhere = token(client.runtime, "ann", "operator", None)
+    said = wanted | {"name": str(other)}
+    assert call("POST", "/api/budgets?project=default", token=everywhere, json=said).status_code == 404
+    made = call("POST", "/api/budgets", token=operator, json=wanted | {"name": "demo"})
+    assert (made.status_code, made.json()["context"]["name"]) == (201, str(land.run))
+    gone = call(
+        "POST", "/api/budgets/remove", token=operator, json=WHY | {"kind": "run", "name": "demo", "resource": "usd"}
+    )
+    assert gone.status_code == 200, gone.text
+
+
+def test_operators_set_and_remove_limits_and_their_events_name_the_token(call: Calls, operator: str, dba: Dba) -> None:
+    wanted = WHY | {"kind": "key", "name": "eu"}
+    assert call("POST", "/api/limits", json=wanted | {"at_once": 3}).status_code == 403
+    assert call("GET", "/api/limits").json()["items"] == []
+    assert call("POST", "/api/limits", token=operator, json=wanted | {"at_once": 3}).status_code == 201
+    both = call("POST", "/api/limits", token=operator, json=wanted | {"at_once": 4, "starts": 5, "per_seconds": 60})
+    assert both.status_code == 201, both.text
+    (listed,) = call("GET", "/api/limits").json()["items"]
+    assert [listed[name] for name in ("limit_id", "at_once", "starts")] == [both.json()["id"], 4, 5]
+    for wrong in (
+        {},
+        {"starts": 5},
+        {"at_once": 0},
+        {"at_once": True},
+        {"kind": "type", "name": "storyy", "at_once": 1},
+    ):
+        assert call("POST", "/api/limits", token=operator, json=wanted | wrong).status_code == 422, wrong
+    removed = call("POST", "/api/limits/remove", token=operator, json=wanted)
+    assert (removed.status_code, removed.json()["current_state"]) == (200, "removed")
+    assert call("POST", "/api/limits/remove", token=operator, json=wanted).status_code == 404
+    moves = proofs(dba, "limit")
+    assert [each[0] for each in moves] == ["enforce", "remove", "enforce", "remove"]
+    assert all(each[2].startswith("grant:") and " token:" in each[2] for each in moves)
+
+
 def test_dead_letters_are_redriven_within_the_tokens_project_only(call: Calls, client: Client, operator: str) -> None:
     own, other = set_aside(client, "S-1"), set_aside(client, "S-2", "other")
     (dead,) = call("GET", "/api/dead").json()["requests"]
