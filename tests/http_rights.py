@@ -188,6 +188,15 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
         lambda there: f"/api/subscriptions/{there.story}/replay", 404, 404, since="2026-01-01T00:00:00Z"
     ),
     ("GET", "/api/tokens"): RouteRight(ADMINS, 200, 0, lambda _: "/api/tokens"),
+    ("POST", "/api/tokens"): RouteRight(
+        ADMINS,
+        201,
+        403,
+        lambda _: "/api/tokens",
+        lambda there: {
+            "json": WHY | {"name": "dan", "role": "agent", "projects": [there.project], "expires_at": None},
+        },
+    ),
     ("POST", "/api/tokens/{token_id}/revoke"): RouteRight(
         ADMINS, 404, 0, lambda there: f"/api/tokens/{there.story}/revoke", lambda _: {"json": WHY}
     ),

@@ -1,12 +1,14 @@
-"""Tokens: who may act over HTTP and MCP. They are issued on the command line, which alone prints them."""
+"""Tokens: who may act over HTTP and MCP. One is shown once, in the answer to whoever issues it."""
 
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field
 
 from interlock.api.access import Called, Caller
 from interlock.api.inside import inside
+from interlock.api.models import Text
 from interlock.api.operating import ActReason, apart
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.rows import list_model, row_model
@@ -14,10 +16,21 @@ from interlock.db.core.api_tokens import TokenRow
 from interlock.workers.overrides import tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workflows.errors import NotYours
+from interlock.workflows.machines.governance.api_token import Role
 
 router = APIRouter(tags=["tokens"])
 
 TOKEN = row_model(TokenRow)
+ISSUED = row_model(TokenRow, token=Annotated[str, Field(description="the token itself, which is not shown again")])
+
+
+class TokenOrder(ActReason):
+    """A token to issue: its terms never change."""
+
+    name: Text = Field(description="in whose name it acts")
+    role: Role
+    projects: list[Text] | None = Field(max_length=tokens.MOST_PROJECTS, description="where; null: in all")
+    expires_at: AwareDatetime | None = Field(description="null: when it is revoked")
 
 
 @router.get("/tokens", response_model=list_model(TOKEN), responses=documented())
@@ -28,10 +41,30 @@ async def list_tokens(
 
     With an admin's token for some projects, those that are good for no others.
     """
-    if caller.principal.role != "admin":
-        raise NotYours(f"The token has the role {caller.principal.role}. Who may: a token with the role admin.")
+    require_admin(caller)
     found = await inside(tokens.list_tokens, caller.access.runtime, ended=all)
     return JsonAnswer({"items": [row for row in found if covers(caller, row)]})
+
+
+@router.post("/tokens", status_code=201, response_model=ISSUED, responses=documented(409))
+async def issue_token(caller: Called, order: TokenOrder) -> JsonAnswer:
+    """Issue a token, for no other projects than the admin's own is for, and no longer than that lasts. For admins.
+
+    A repetition issues another: if the answer was lost, revoke the token that nobody has.
+    """
+    require_admin(caller)
+    projects = None if order.projects is None else tuple(order.projects)
+    terms = tokens.TokenTerms(order.name, order.role, projects, order.expires_at)
+    why = OverrideOrder(caller.principal.name, order.reason, principal=caller.principal)
+    usual = caller.access.runtime.settings.project
+    issued = await apart(caller, usual, lambda runtime: tokens.issue(runtime, terms, why))
+    return JsonAnswer({**issued.row, "token": issued.token}, 201, headers={"Cache-Control": "no-store"})
+
+
+def require_admin(caller: Caller) -> None:
+    """Raise `NotYours` for a token that is no admin's."""
+    if caller.principal.role != "admin":
+        raise NotYours(f"The token has the role {caller.principal.role}. Who may: a token with the role admin.")
 
 
 def covers(caller: Caller, row: TokenRow) -> bool:

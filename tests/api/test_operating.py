@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -12,12 +13,14 @@ from interlock.api.access import REPORTS
 from interlock.api.routes import audit
 from interlock.db.connection import transaction
 from interlock.db.core import requests
+from interlock.workers.access import tokens
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
 from interlock.workers.overrides import brakes, budgets, limits, subscriptions
 from interlock.workers.overrides.budgets import Budgeted
 from interlock.workers.overrides.limits import LimitedName
 from interlock.workers.overrides.subscriptions import WantedEvents
+from interlock.workers.overrides.tokens import TokenTerms, issue
 from interlock.workers.overrides.transaction import OverrideOrder
 from tests.calling import Calls, bearing, token
 from tests.driving import drain_all, state
@@ -40,6 +43,13 @@ def land(client: Client, dba: Dba, tmp_path: Path) -> Landscape:
 def operator(client: Client, ann: None) -> str:
     """An operator's token for the project `default`."""
     return token(client.runtime, "ann", "operator")
+
+
+def id_of(client: Client, presented: str) -> UUID:
+    """The id of a token."""
+    found = tokens.find(client.runtime, presented)
+    assert found
+    return found.token_id
 
 
 def set_aside(client: Client, name: str, project: str = "default") -> str:
@@ -345,6 +355,56 @@ def test_admins_see_the_tokens_that_theirs_covers_and_revoke_them(call: Calls, c
     own = call("POST", f"/api/tokens/{found['agent-7']}/revoke", json=WHY)
     assert own.status_code == 200, own.text
     assert call("GET", "/api/stuck").status_code == 401
+
+
+def test_an_admin_issues_a_token_that_only_the_answer_shows(
+    call: Calls, client: Client, dba: Dba, capfd: pytest.CaptureFixture[str]
+) -> None:
+    admin = token(client.runtime, "ann", "admin")
+    wanted = WHY | {"name": "bot", "role": "agent", "projects": ["default"], "expires_at": "2100-01-01T00:00:00Z"}
+    made = call("POST", "/api/tokens", token=admin, json=wanted)
+    assert (made.status_code, made.headers["cache-control"]) == (201, "no-store"), made.text
+    issued = made.json()
+    assert [issued[name] for name in ("name", "role", "issued_by", "reason")] == ["bot", "agent", "ann", "a test"]
+    assert call("POST", "/api/instances", token=issued["token"], json={"type": "story", "entity_id": "S-1"}).is_success
+    assert client.show("S-1")["created_by"] == "bot"
+    (event,) = client.history(issued["token_id"])
+    assert (event["triggered_by"], str(event["proof"]).split(" token:")[1]) == ("ann", str(id_of(client, admin)))
+    listed = call("GET", "/api/tokens", token=admin)
+    assert "bot" in {each["name"] for each in listed.json()["items"]}
+    kept = dba.execute("SELECT string_agg(i::text, '') FROM interlock.workflow_instances i").fetchone()
+    assert kept
+    said = capfd.readouterr()
+    assert issued["token"] not in listed.text + kept[0] + said.out + said.err
+    again = call("POST", "/api/tokens", token=admin, json=wanted).json()
+    assert again["token"] != issued["token"], "each is shown once, so a repetition issues another"
+
+
+def test_no_token_issues_more_than_it_covers_itself(call: Calls, client: Client) -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+    terms = TokenTerms("ann", "admin", ("default", "own"), until)
+    admin, operator = issue(client.runtime, terms, ANN).token, token(client.runtime, "ann", "operator")
+    covered = {"name": "bot", "role": "read-only", "projects": ["own"], "expires_at": until.isoformat()}
+
+    def status(token: str, **other: object) -> int:
+        return call("POST", "/api/tokens", token=token, json=WHY | covered | other).status_code
+
+    assert status(operator) == 403
+    assert status(call.token) == 403
+    assert status(admin, projects=None) == 403
+    assert status(admin, projects=["default", "other"]) == 403
+    assert status(admin, expires_at=None) == 403
+    assert status(admin, expires_at=(until + timedelta(seconds=1)).isoformat()) == 403
+    assert status(admin, role="operator") == 409, "its name has no operator's grant"
+    assert status(admin, name="ann") == 409, "an operator's name has no other token"
+    assert status(admin, expires_at="2026-01-01T00:00:00Z") == 409, "that has passed"
+    assert status(admin, expires_at="2100-01-01T00:00:00") == 422, "without a time zone"
+    assert status(admin, projects=[]) == 422
+    assert status(admin, reason="") == 422
+    assert {each["name"] for each in call("GET", "/api/tokens?all=true", token=admin).json()["items"]} == {
+        "agent-7", "ann",
+    }  # fmt: skip
+    assert status(admin) == 201
 
 
 def test_limits_and_subscriptions_are_listed_and_events_delivered_again(

@@ -387,6 +387,20 @@ def test_an_admins_token_issues_and_revokes_what_it_covers_and_each_its_own(clie
     assert verify.verify(runtime.database).ok
 
 
+def test_no_token_outlasts_the_admins_token_that_it_is_issued_with(client: Client) -> None:
+    runtime = client.runtime
+    grant(client, "cyd")
+    until = datetime.now(UTC) + timedelta(days=30)
+    own = find(runtime, issue(runtime, TokenTerms("cyd", "admin", None, until), WHY).token)
+    admin = OverrideOrder("cyd", "a test", principal=own)
+    for later in (None, until + timedelta(seconds=1)):
+        with pytest.raises(NotYours, match="ends before it"):
+            issue(runtime, TokenTerms("bot", "agent", ("P",), later), admin)
+    for name, end in (("bot", until), ("eve", until - timedelta(days=1))):
+        assert issue(runtime, TokenTerms(name, "agent", None, end), admin).row["expires_at"] == end
+    assert {each["name"] for each in list_tokens(runtime)} == {"cyd", "bot", "eve"}
+
+
 def test_an_override_says_by_which_token_it_was_asked_for(client: Client, project: str) -> None:
     story = client.create("story", "S-1")["id"]
     order = OverrideOrder("ann", "a test", principal=principal(client.runtime, "operator", project, name="ann"))

@@ -167,7 +167,8 @@ BEGIN
                  THEN format('the token %s is no operator''s', token.token_id)
              WHEN new.workflow_type = 'api_token' AND token.role = 'admin'
                   AND (token.projects IS NULL OR interlock.texts(new.context->'projects') <@ token.projects AND new.context ? 'projects')
-                 THEN NULL
+                 THEN CASE WHEN (token.expires_at < COALESCE((new.context->>'expires_at')::timestamptz, 'infinity')) IS TRUE
+                               THEN format('the token %s ends before it', token.token_id) END
              ELSE interlock.not_covered(token, new.project, new.workflow_type, new.id) END);
     IF lacking IS NOT NULL THEN
         RAISE EXCEPTION '% may not create % % in project %: %', new.created_by, new.workflow_type, new.entity_id, new.project, lacking
