@@ -157,6 +157,9 @@ class Scene:
             "roll_back": lambda: {
                 "runtime": runtime, "ledger_ref": "nobody", "by": "ann", "reason": "why", "mended": "abcdef0",
             },
+            "order_rollback": lambda: {
+                "runtime": runtime, "ref": "nobody", "order": OverrideOrder("ann", "why"), "mended": "abcdef0",
+            },
             "override_roll_back": lambda: to_task | {"mended": "abcdef0"},
             "find_effect": lambda: {"runtime": runtime, "effect_id": "nobody"},
             "retry_effect": lambda: {"runtime": runtime, "effect_id": "nobody", "order": OverrideOrder("ann", "why")},

@@ -152,6 +152,9 @@ RIGHTS: Mapping[tuple[str, str], RouteRight] = {
     ("POST", "/api/gates/{ref:path}/rerun"): _operated(lambda there: f"/api/gates/{there.story}/rerun", 404, 404),
     ("GET", "/api/patches"): _listed("/api/patches"),
     ("GET", "/api/patches/{ref:path}"): RouteRight(READERS, 404, 404, lambda there: f"/api/patches/{there.story}"),
+    ("POST", "/api/patches/{ref:path}/roll-back"): _operated(
+        lambda there: f"/api/patches/{there.story}/roll-back", 404, 404
+    ),
     ("POST", "/api/patches"): _operated(_within("/api/patches"), 404, 403, based_on="S-1"),
     ("GET", "/api/breakers"): _listed("/api/breakers"),
     ("GET", "/api/breakers/{tool:path}"): RouteRight(

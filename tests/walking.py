@@ -178,8 +178,10 @@ class Walker:
                 patch = "INSERT INTO patches (patch_id, body, created_by) VALUES (%s, 'diff', 'walker')"
                 self.dba.execute(patch, (str(number),))
                 said = {"workstream_id": str(self.parent("workstream")), "patch_id": str(number)}
-            case "regression":
-                said = {"run_id": str(self.parent("run")), "gate_id": str(self.parent("test_gate")), "gate": "g"}
+            case "regression" | "rollback":
+                of = ("gate_id", "test_gate") if definition.type == "regression" else ("ledger_id", "patch_ledger")
+                said = {"run_id": str(self.parent("run")), of[0]: str(self.parent(of[1]))}
+                said |= {"gate": "g"} if definition.type == "regression" else {}
             case "circuit_breaker":
                 said = {"tool_id": str(number)}
             case "narrowing":

@@ -27,7 +27,7 @@ from interlock.workers.effects.holder import holder
 from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.effects.signed_call import CallNotAccepted
 from interlock.workers.git.lock import RepositoryBusy
-from interlock.workers.operations import regressions
+from interlock.workers.operations import regressions, rollbacks
 from interlock.workers.runtime import Runtime
 from interlock.workers.telemetry.logs import log_context
 from interlock.workers.telemetry.tracing import current, tracing
@@ -57,6 +57,7 @@ EFFECTS: Mapping[str, Perform] = {
     "archive_workstream": merge.archive_workstream,
     "find_culprit": regressions.find_culprit,
     "roll_back_culprit": regressions.roll_back_culprit,
+    "roll_back_patch": rollbacks.roll_back_patch,
 }
 
 

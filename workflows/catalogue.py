@@ -33,6 +33,7 @@ from interlock.workflows.machines.orchestration.circuit_breaker import CIRCUIT_B
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_0, PATCH_LEDGER_1_1
 from interlock.workflows.machines.orchestration.phase import PHASE
 from interlock.workflows.machines.orchestration.regression import REGRESSION
+from interlock.workflows.machines.orchestration.rollback import ROLLBACK
 from interlock.workflows.machines.orchestration.run import RUN_1_0, RUN_1_1
 from interlock.workflows.machines.orchestration.task import TASK_1_0, TASK_1_1
 from interlock.workflows.machines.orchestration.test_gate import TEST_GATE_1_0, TEST_GATE_1_1
@@ -70,6 +71,7 @@ SHIPPED = (
     TEST_GATE_1_1,
     CIRCUIT_BREAKER,
     REGRESSION,
+    ROLLBACK,
     SUPERVISED_WORKER,
     JOB,
     OPERATOR_GRANT,

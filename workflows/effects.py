@@ -29,9 +29,12 @@ SHIPPED = frozenset(
         "archive_workstream",
         "find_culprit",
         "roll_back_culprit",
+        "roll_back_patch",
     }
 )
-LONG = frozenset({"run_gate", "find_culprit", "roll_back_culprit"})  # they run gates, which may take hours
+LONG = frozenset(
+    {"run_gate", "find_culprit", "roll_back_culprit", "roll_back_patch"}
+)  # they run gates, which may take hours
 TIMEOUT_SECONDS = 900.0
 CALL_SECONDS = 30.0
 QUEUE, LONG_QUEUE = "effects", "gates"

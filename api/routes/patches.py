@@ -1,4 +1,4 @@
-"""Patches: the ledger with each diff, its checks and its outcome; a corrected one is handed in."""
+"""Patches: the ledger with each diff, its checks and its outcome; one is corrected, or rolled back."""
 
 from typing import Annotated, Any
 
@@ -7,8 +7,8 @@ from pydantic import Field
 
 from interlock.api.access import Called
 from interlock.api.inside import inside
-from interlock.api.models import Text
-from interlock.api.operating import ActOrder, operate_on
+from interlock.api.models import InstanceSummary, Text
+from interlock.api.operating import ActOrder, ActReason, operate_on
 from interlock.api.paging import Paging
 from interlock.api.parameters import Asked, Project
 from interlock.api.problems import JsonAnswer, documented
@@ -17,6 +17,8 @@ from interlock.api.rows import only, page_model, row_model
 from interlock.db.connection import transaction
 from interlock.db.orchestration import patches
 from interlock.db.orchestration.patches import ListedPatch, PatchEntry
+from interlock.workers.git.rollback_plan import CompensationPlan
+from interlock.workers.operations.rollbacks import order_rollback
 from interlock.workers.overrides.correct_patch import correct_patch
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
@@ -34,6 +36,15 @@ class CorrectedPatch(ActOrder):
     based_on: Text = Field(description="the ledger entry that was set aside: its name or UUID")
     diff: str | None = Field(None, max_length=4_000_000, description="the corrected diff; default: unchanged")
     workstream: Text | None = Field(None, description="where it lands; default: the old patch's workstream")
+
+
+class RollbackOrderIn(ActReason):
+    """How and why a landed patch is rolled back."""
+
+    plan: CompensationPlan | None = Field(
+        None, description="default: revert its commit, and run the gates that it passed again"
+    )
+    commit_sha: Text | None = Field(None, description="instead of a plan: the commit that undid it by hand")
 
 
 @router.get("/patches", response_model=page_model(row_model(ListedPatch)), responses=documented(409, 410))
@@ -79,3 +90,25 @@ async def hand_in_patch(caller: Called, patch: CorrectedPatch, project: Project 
             TYPE,
         )
     )
+
+
+@router.post(
+    "/patches/{ref:path}/roll-back", status_code=202, response_model=InstanceSummary, responses=documented(409, 410)
+)
+async def order_patch_rollback(
+    caller: Called, ref: Text, order: RollbackOrderIn, project: Project = None
+) -> JsonAnswer:
+    """Have workers roll a landed patch back. For operators.
+
+    The answer is the `rollback` that they carry out, or the one of this patch that is under way: follow it as any
+    instance, until it is `rolled_back` or `failed`.
+    """
+    done = await operate_on(
+        caller,
+        ref,
+        project,
+        order,
+        lambda runtime, id_, why: order_rollback(runtime, id_, why, order.plan, mended=order.commit_sha),
+        TYPE,
+    )
+    return JsonAnswer(only(InstanceSummary, done), 202)

@@ -25,6 +25,7 @@ from interlock.workers.overrides.transaction import OverrideOrder
 from tests.calling import Calls, bearing, token
 from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
+from tests.repositories import FILES
 from tests.stuck import age
 
 pytestmark = pytest.mark.integration
@@ -137,6 +138,64 @@ def test_a_brake_says_what_it_holds_and_its_release_names_the_token(
     assert " token:" in proof
     drain_all(runtime)
     assert state(client, story) == "blocked"
+
+
+def test_an_operator_has_workers_roll_a_landed_patch_back(
+    call: Calls, land: Landscape, operator: str, client: Client
+) -> None:
+    land.gate(["test", "-f", "app.py"], "unit")
+    patch = land.committed_patch(dict(ONE_LINE))
+    land.validate_and_land()
+    before = (land.checkout / "app.py").read_text()
+    path = f"/api/patches/{patch}/roll-back"
+    assert call("POST", path, json=WHY).status_code == 403
+    both = {"commit_sha": "abcdef0", "plan": {"compensation_type": "skip"}}
+    for wrong in ({"reason": ""}, {"commit_sha": "HEAD"}, {"plan": {"compensation_type": "undo"}}, both):
+        assert call("POST", path, token=operator, json=WHY | wrong).status_code == 422, wrong
+    assert call("GET", "/api/instances?type=rollback").json()["items"] == []
+    ordered = call("POST", path, token=operator, json=WHY)
+    assert (ordered.status_code, ordered.json()["current_state"]) == (202, "rolling_back"), ordered.text
+    again = call("POST", path, token=operator, json=WHY)
+    assert (again.status_code, again.json()["id"]) == (202, ordered.json()["id"]), "one at a time"
+    assert (land.checkout / "app.py").read_text() == before, "nothing is done in the API"
+    land.settle()
+    done = call("GET", f"/api/instances/{ordered.json()['id']}").json()
+    assert (done["current_state"], done["verified"]) == ("rolled_back", True)
+    assert (land.checkout / "app.py").read_text() == FILES["app.py"] != before
+    entry = land.entry(patch)
+    assert (entry["state"], entry["rollback_reason"]) == ("rolled_back", f"a test (rollback {done['entity_id']})")
+    first = client.history(UUID(done["id"]))[0]
+    assert (first["triggered_by"], first["metadata"]["reason"]) == ("ann", "a test")
+    assert f" token:{id_of(client, operator)}" in str(first["proof"])
+    assert call("POST", path, token=operator, json=WHY).status_code == 409, "it is rolled back already"
+
+
+def test_a_rollback_that_fails_changes_nothing_and_is_ordered_again(
+    call: Calls, land: Landscape, operator: str
+) -> None:
+    patch = land.committed_patch(dict(ONE_LINE))
+    land.validate_and_land()
+    before = (land.checkout / "app.py").read_text()
+    path, sha = f"/api/patches/{patch}/roll-back", land.entry(patch)["commit_sha"]
+    revert = {"action": "git_revert", "commit_sha": sha, "branch": "main"}
+    plan = {"compensation_type": "git_revert", "actions": [revert], "validation": {"required_gates": ["SECURITY"]}}
+
+    def settled(**more: object) -> tuple[str, str]:
+        ordered = call("POST", path, token=operator, json=WHY | more)
+        assert ordered.status_code == 202, ordered.text
+        id_ = UUID(ordered.json()["id"])
+        land.settle()
+        while state(land.client, id_) == "rolling_back":
+            land.make_due()
+            land.settle()
+        return state(land.client, id_), str(land.said(id_).get("reason"))
+
+    failed, why = settled(plan=plan)
+    assert (failed, "no gate of type SECURITY" in why) == ("failed", True), why
+    refused, why = settled(commit_sha=sha)
+    assert (refused, "does not undo" in why) == ("failed", True), why
+    assert ((land.checkout / "app.py").read_text(), land.entry(patch)["state"]) == (before, "committed")
+    assert settled()[0] == "rolled_back"
 
 
 def proofs(dba: Dba, type_: str) -> list[tuple[str, str, str]]:

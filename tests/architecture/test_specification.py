@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[str | tuple[str, str], ...]] = {
     "patch.md": ("patch_ledger",),
     "gate.md": ("test_gate",),
     "regression.md": ("regression",),
+    "rollback.md": ("rollback",),
     "breaker.md": ("circuit_breaker",),
     "delivery.md": ("story", "sprint", "pr_review", "approval"),
     "supervision.md": ("supervised_worker", "job"),

@@ -68,6 +68,7 @@ def test_what_interlock_carries_out_it_does_not_create(outsider: Client, project
         "worker": {"capabilities": ["python"]},
         "run": {},
         "regression": search,
+        "rollback": {"run_id": str(uuid4()), "ledger_id": str(uuid4())},
     }
     for type_, given in created.items():
         with pytest.raises(NotYours, match=f"creating a {type_} needs a member of interlock_engine"):

@@ -14,12 +14,9 @@ from interlock.workers.effects.outcome import EffectOutcome
 from interlock.workers.git.rollback_plan import CompensationPlan, RunTests
 from interlock.workers.operations import bisect, rollback
 from interlock.workers.operations.bisect import NothingToFind, Regression
-from interlock.workers.operations.rollback import CompensationFailed
+from interlock.workers.operations.rollback import RolledBack
+from interlock.workers.operations.rollbacks import carried_out
 from interlock.workers.runtime import Runtime
-from interlock.workflows.errors import Refused
-from interlock.workflows.output.suggestions import ME, offered
-
-COMPENSATION_TRIES = 3  # RECOVER-2: the base branch may move meanwhile, and a gate may be flaky
 
 
 def find_culprit(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome:
@@ -56,17 +53,12 @@ def roll_back_culprit(runtime: Runtime, claimed: ClaimedEffect) -> EffectOutcome
     if (ledger_id := decided["ledger_id"]) is None:  # an operator's override led here
         return EffectOutcome("roll_back_failed", {"reason": "no search has found a patch to roll back"})
     reason = f"it broke gate {of['gate']} (regression {of['entity_id']})"  # its history says who decided, and why
-    try:
-        with renewed_lease(runtime, claimed):
-            plan = _plan(runtime, ledger_id, of["gate"])
-            done = rollback.roll_back(runtime, ledger_id, plan, by=decided["by"], reason=reason)
-    except CompensationFailed as failed:
-        if claimed["attempts"] < COMPENSATION_TRIES:
-            raise
-        return _failed(ledger_id, failed)
-    except Refused as refused:
-        return _failed(ledger_id, refused)
-    return EffectOutcome("roll_back_succeeded", {"patch": done.entity_id, "compensation": done.compensation})
+
+    def make() -> RolledBack:
+        plan = _plan(runtime, ledger_id, of["gate"])
+        return rollback.roll_back(runtime, ledger_id, plan, by=decided["by"], reason=reason)
+
+    return carried_out(runtime, claimed, ledger_id, make)
 
 
 def _found(runtime: Runtime, of: RegressionSearch) -> Regression:
@@ -127,8 +119,3 @@ def _plan(runtime: Runtime, ledger_id: UUID, gate: str) -> CompensationPlan | No
     plan = rollback.compensation_plan(runtime, ledger_id)
     test = RunTests(action="run_tests", test_suite=gate, required=True)
     return plan.model_copy(update={"actions": (*plan.actions, test)})
-
-
-def _failed(ledger_id: UUID, error: Exception) -> EffectOutcome:
-    by_hand = offered("playbook", "run", "emergency-rollback", ledger_id, by=ME, reason="WHY")
-    return EffectOutcome("roll_back_failed", {"reason": f"{error}. Roll it back by hand: {by_hand}"})

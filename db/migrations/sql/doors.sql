@@ -115,7 +115,7 @@ END $$;
 CREATE FUNCTION interlock.of_engine_only() RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     SELECT type FROM interlock.kinds()
     UNION VALUES ('approval'), ('refusal_log'), ('narrowing'), ('limit'), ('handover'), ('budget'), ('brake'), ('subscription'),
-                 ('regression'), ('phase'), ('redrive')
+                 ('regression'), ('phase'), ('redrive'), ('rollback')
 $$;
 
 CREATE FUNCTION interlock.not_by_clients() RETURNS trigger LANGUAGE plpgsql AS $$
