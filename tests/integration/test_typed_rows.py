@@ -21,10 +21,12 @@ from interlock.db.operations.overrides import (
     Unvalidated,
 )
 from interlock.db.operations.retries import RetriedWorkstream, WorkstreamPart
-from interlock.db.orchestration import patches, regressions, workspaces
+from interlock.db.orchestration import patches, regressions, rollbacks, workspaces
 from interlock.db.orchestration.patches import CommittedPatch, GateOfRun, ListedPatch, PatchEntry, PatchTask
 from interlock.db.orchestration.regressions import BrokenGate, RegressionSearch, RollbackDecision
+from interlock.db.orchestration.rollbacks import RollbackOrder
 from interlock.db.orchestration.workspaces import RemainsRow, WorkplaceRow
+from interlock.workers.operations.rollbacks import order_rollback
 from interlock.workers.overrides.deprecations import announce
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
@@ -82,6 +84,8 @@ def test_rows_of_patches_and_regressions(make_runtime: Callable[..., Runtime], d
     gates = ids("SELECT gate_id FROM test_gates WHERE run_id = %s")
     homes = ids("SELECT ws_id FROM workstreams WHERE run_id = %s ORDER BY ws_id")
     entries = ids("SELECT ledger_id FROM patch_ledger_entries WHERE run_id = %s")
+    (landed, *_) = ids("SELECT ledger_id FROM patch_ledger_entries WHERE run_id = %s AND state = 'committed'")
+    rollback = order_rollback(line.runtime, str(landed), OverrideOrder("ann", "a test"))["id"]
     with transaction(line.runtime.database) as connection:
         checked(
             [
@@ -95,6 +99,7 @@ def test_rows_of_patches_and_regressions(make_runtime: Callable[..., Runtime], d
                 (BrokenGate, regressions.due(connection, run.id, gates)),
                 (RegressionSearch, regressions.search(connection, regression)),
                 (RollbackDecision, regressions.decided(connection, regression, 1)),
+                (RollbackOrder, [rollbacks.ordered(connection, rollback, 1)]),
                 (WorkplaceRow, [workspaces.of_workstream(connection, each) for each in homes]),
                 (RemainsRow, [workspaces.remains(connection, each) for each in homes]),
                 (OverriddenTask, [overrides.task(connection, each) for each in tasks]),
