@@ -334,10 +334,11 @@ def due(connection: Connection, *, limit: int) -> Sequence[RowMapping]:
     return connection.exec_driver_sql(_DUE, {"limit": limit}).mappings().all()
 
 
-def of_instance(connection: Connection, instance_id: UUID) -> Sequence[RowMapping]:
-    """The effects that an instance's moves requested, in order."""
-    query = select(effects).where(effects.c.workflow_id == instance_id).order_by(effects.c.created_at, effects.c.id)
-    return connection.execute(query).mappings().all()
+def of_instance(connection: Connection, instance_id: UUID, *, limit: int = 20) -> Sequence[RowMapping]:
+    """The newest effects that an instance's moves requested, in order."""
+    newest = (effects.c.created_at.desc(), effects.c.id.desc())
+    query = select(effects).where(effects.c.workflow_id == instance_id).order_by(*newest).limit(limit)
+    return connection.execute(query).mappings().all()[::-1]
 
 
 def count_by_status(connection: Connection) -> dict[str, int]:

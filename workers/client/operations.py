@@ -299,7 +299,7 @@ class Operations(Generic[Caller]):
             may be fired: `anyone`, `holder`, `effect`, `machinery`, `decider`, `operator`), `missing` (which of them
             would be refused now for what is linked, and why), `handover` (the id of the handover that freezes it; None:
             none does), `brakes` (that hold what is fired at it, and why), `command` (which is run for it), `links`,
-            `requests` and `effects`. `archived_at` is None unless it is archived.
+            `requests` and `effects` (the newest 20 each). `archived_at` is None unless it is archived.
 
         Raises:
             UnknownInstance, AmbiguousInstance: no instance has that name, or several have.
