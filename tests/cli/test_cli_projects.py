@@ -221,4 +221,5 @@ def test_a_command_that_is_offered_names_the_project(terminal: Terminal, project
     usual = terminal.run("run", "start", "examples/plans/hello.yaml", "--name", name, "--detach")
     assert "--project" not in usual.out, usual.said
     for words in (("--project", f"more-{project}"), ()):
-        assert terminal.run("run", "watch", name, *words).code == 0
+        watched = terminal.run("run", "watch", name, *words)
+        assert watched.code == 0, watched.said + terminal.run("run", "show", name, *words).said
