@@ -305,7 +305,13 @@ def test_a_command_dies_with_its_shim_even_if_nobody_is_left_to_see_it(
 
 
 def test_a_busy_brood_of_forks_is_caught(marked: Marked) -> None:
-    brood = "import os\nwhile True:\n if os.fork(): os._exit(0)\n os.setsid()"  # a new pid and session each round
+    brood = (
+        "import os, time\n"
+        "end = time.monotonic() + 120\n"  # for who is there no more to catch it: this test may be killed
+        "while time.monotonic() < end:\n"
+        " if os.fork(): os._exit(0)\n"
+        " os.setsid()"  # a new pid and session each round
+    )
     ended = marked.run(f"'{sys.executable}' -I -S -c '{brood}' & exit 0", grace_seconds=0.1)
     assert (ended.exit_code, ended.stderr, ended.survivors) == (0, "", 0)
     assert ended.duration_seconds > 0.5  # it was there
