@@ -12,12 +12,12 @@ from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, E
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.fields import NAME_SAYS, uuid
 from interlock.workflows.machines.orchestration.metadata_guards import authorized, reason_given
+from interlock.workflows.machines.orchestration.rolling_back import ENDS, NOTICE, carried_out_by, ordered
 
 DECIDED_HOURS = 72  # as long as an approval waits (APPROVAL-4)
-NOTICE = Effect("notice")
 # One at a time in a run: the searches share a worktree, and a patch is proposed once (REGRESSION-5).
 SEARCH = Effect("find_culprit", failed="nothing_found", exclusive="run_id")
-ROLL_BACK = Effect("roll_back_culprit", failed="roll_back_failed", exclusive="run_id")
+ROLL_BACK = carried_out_by("roll_back_culprit")
 
 REGRESSION = Definition(
     type="regression",
@@ -38,19 +38,10 @@ REGRESSION = Definition(
             severity="error",
         ),
         T("nothing_found", "searching", "unexplained", when=(reason_given,), severity="warning"),
-        T(
-            "approve",
-            "proposed",
-            "rolling_back",
-            by="operator",
-            when=(reason_given,),
-            effects=(ROLL_BACK,),
-            severity="warning",
-        ),
+        ordered("approve", ROLL_BACK),
         T("reject", "proposed", "rejected", by="operator", when=(reason_given,), severity="warning"),
         T("expire", "proposed", "rejected", by="machinery", severity="warning"),
-        T("roll_back_succeeded", "rolling_back", "rolled_back", effects=(NOTICE,), severity="critical"),
-        T("roll_back_failed", "rolling_back", "failed", when=(reason_given,), effects=(NOTICE,), severity="error"),
+        *ENDS,
     ),
     deadlines={"proposed": Deadline(DECIDED_HOURS * HOUR_SECONDS, "expire")},
     links=(

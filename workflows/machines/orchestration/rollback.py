@@ -9,13 +9,9 @@ It begins in the commit in which it is ordered. Its context says of which patch 
 import re
 from collections.abc import Mapping
 
-from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.definition import Definition, Field, Link
 from interlock.workflows.machines.orchestration.fields import uuid
-from interlock.workflows.machines.orchestration.metadata_guards import reason_given
-
-NOTICE = Effect("notice")
-# One at a time in a run, as the rollback of a regression.
-ROLL_BACK = Effect("roll_back_patch", failed="roll_back_failed", exclusive="run_id")
+from interlock.workflows.machines.orchestration.rolling_back import ENDS, carried_out_by, ordered
 
 
 def _commit(value: object) -> bool:
@@ -30,19 +26,7 @@ ROLLBACK = Definition(
     terminal=frozenset({"rolled_back", "failed"}),
     order=(("proposed",), ("rolling_back",), ("rolled_back", "failed")),
     by="effect",
-    transitions=(
-        T(
-            "roll_back",
-            "proposed",
-            "rolling_back",
-            by="operator",
-            when=(reason_given,),
-            effects=(ROLL_BACK,),
-            severity="warning",
-        ),
-        T("roll_back_succeeded", "rolling_back", "rolled_back", effects=(NOTICE,), severity="critical"),
-        T("roll_back_failed", "rolling_back", "failed", when=(reason_given,), effects=(NOTICE,), severity="error"),
-    ),
+    transitions=(ordered("roll_back", carried_out_by("roll_back_patch")), *ENDS),
     links=(
         Link("run", type="run", context_key="run_id", inverse="rollbacks"),
         Link("patch", type="patch_ledger", context_key="ledger_id", inverse="rollbacks"),
