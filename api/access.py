@@ -43,10 +43,8 @@ Found = TypeVar("Found")
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 ACTS = 4  # what operators do at once: each has a thread and connections of its own
 REPORTS = 2  # made or checked at once, by anybody: operators do not wait for them
-LONG_HISTORY, LONG_HISTORIES = (
-    1_000,
-    2,
-)  # events; so many longer ones are verified at once, short ones do not wait for them
+LONG_HISTORY = 1_000  # events
+LONG_HISTORIES = 2  # verified at once: short ones do not wait for them
 VERIFY_SECONDS = 5.0  # for one history, with the waiting for its turn
 LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes

@@ -297,9 +297,8 @@ class _Chain:
             fields = (id_, named, b"%d" % seq, version, source, dest, trigger, *asked, metadata, at)
             if hashed != digest_bytes(prev_hash, fields):
                 verdict.note(instance.id, seq, "changed: its hash is not that of its content")
-            if (
-                at < previous_at
-            ):  # microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do
+            # Microseconds since 1970: as many digits until 2286, so that bytes compare as numbers do.
+            if at < previous_at:
                 verdict.note(instance.id, seq, "is dated before the event before it")
             if xid < last_xid or position <= last_position:  # both are taken under the partition's lock
                 verdict.note(instance.id, seq, "its xid or position was changed: it is before the event before it")
