@@ -202,7 +202,7 @@ def partition_stuck(stage: Stage) -> None:
     stage.client.fire("S-1", "block", by="a")
     stage.dba.execute(
         "INSERT INTO partition_watch (partition, head, since)"
-        " SELECT partition, seq, now() - interval '1 min' FROM trigger_requests"
+        " SELECT partition, seq, now() - interval '1 min' FROM trigger_requests WHERE status = 'pending'"
     )
 
 
