@@ -22,7 +22,7 @@ from interlock.api.feed import Feed
 from interlock.api.gathering import Gathering
 from interlock.api.holding import HeldRequests
 from interlock.api.inside import inside
-from interlock.api.presented import KNOWN
+from interlock.api.presented import KNOWN, Lately
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.readiness import Readiness
@@ -62,6 +62,7 @@ class Access:
         self.waiting = Waiters(runtime)
         self.queued = Queued(runtime)
         self.tokens = Gathering(self._find_each, lambda asked: find(runtime, *asked))
+        self.lately = Lately()
         self.waits = HeldRequests()
         self.feed = Feed(runtime)
         self.acts, self.reports = asyncio.Semaphore(ACTS), asyncio.Semaphore(REPORTS)
@@ -284,12 +285,28 @@ async def known(request: Request, presented: str, prefix: str) -> Caller | None:
     Raises:
         TooManyRequests: it is over its rate.
     """
-    access: Access = request.app.state.access
+    principal = await looked_up(request.app.state.access, presented, prefix)
+    return None if principal is None else admitted(request, principal)
+
+
+async def looked_up(access: Access, presented: str, prefix: str) -> Principal | None:
+    """Whose a token with this prefix is; None: it is none in force."""
     before = KNOWN.get()
-    principal = before.principal if before and (before.token, BEARER) == (presented, prefix) else None
-    principal = principal or await access.tokens.ask((presented, prefix))
-    if principal is None:
-        return None
+    if before and before.principal and (before.token, BEARER) == (presented, prefix):
+        return before.principal
+    principal = await access.tokens.ask((presented, prefix))
+    if principal and prefix == BEARER:
+        access.lately.note(presented, principal)
+    return principal
+
+
+def admitted(request: Request, principal: Principal) -> Caller:
+    """The sender of a request, whose token this is.
+
+    Raises:
+        TooManyRequests: it is over its rate.
+    """
+    access: Access = request.app.state.access
     request.state.token_id, request.state.by = str(principal.token_id), principal.name
     if seconds := access.rates.wait_seconds(principal.token_id):
         raise TooManyRequests(seconds)

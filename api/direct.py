@@ -15,8 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.api import problems
-from interlock.api.access import CHALLENGE, known
+from interlock.api.access import CHALLENGE, Access, Caller, admitted, looked_up
 from interlock.api.groups import PREFIX, RouteGroup
+from interlock.api.inside import NoAnswer
 from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Wait
 from interlock.api.replaying import replayed
 from interlock.api.routes.triggers import TriggerOrderIn, fire_trigger
@@ -84,9 +85,17 @@ def sound(scope: Scope, body: bytes) -> SoundFire | None:
 
 
 async def _answer(request: Request, fire: SoundFire) -> Response:
+    access: Access = request.app.state.access
     try:
-        if (caller := await known(request, fire.token, BEARER)) is None:
+        principal = access.lately.of(fire.token) or await looked_up(access, fire.token, BEARER)
+        if principal is None:
             raise HTTPException(401, headers=CHALLENGE)
-        return await fire_trigger(caller, fire.order, fire.key, fire.wait)
+        try:
+            return await fire_trigger(admitted(request, principal), fire.order, fire.key, fire.wait)
+        except NoAnswer:
+            raise
+        except Exception:  # PostgreSQL judges the token of what it accepts, but nothing is refused to who has none
+            await Caller(access, principal).still()
+            raise
     except Exception as error:
         return await problems.of(request, error)

@@ -1,7 +1,8 @@
 """What requests ask of the database at the same time goes together: a commit and a round trip for many, not for each.
 
-While one turn is under way, what is asked waits and makes the next. Each gets its own answer. If a turn fails, each of
-it is asked again alone, so that the fault of one is nobody else's; and a turn that takes long is not waited for.
+A turn is of what is there when it begins. While one is under way, what is asked waits and makes the next. Each gets its
+own answer. If a turn fails, each of it is asked again alone, so that the fault of one is nobody else's; and a turn that
+takes long is not waited for.
 """
 
 import asyncio
@@ -47,14 +48,16 @@ class Gathering(Generic[A, R]):
         return await future
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting and self._awaited is None:
-            turn = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
-            if turn := [each for each in turn if not each[1].done()]:  # who was cancelled asks no more
-                # In a context of its own: it is not a part of whichever request happened to come first.
-                self._awaited = loop.create_task(self._answer(turn), context=Context())
-                self._turns.add(self._awaited)
-                self._awaited.add_done_callback(self._end)
-                loop.call_later(PATIENCE_SECONDS, self._next, self._awaited)
+        # In a context of its own: it is not a part of whichever request happened to come first.
+        self._awaited = loop.create_task(self._turn(), context=Context())
+        self._turns.add(self._awaited)
+        self._awaited.add_done_callback(self._end)
+        loop.call_later(PATIENCE_SECONDS, self._next, self._awaited)
+
+    async def _turn(self) -> None:
+        turn = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+        if turn := [each for each in turn if not each[1].done()]:  # who was cancelled asks no more
+            await self._answer(turn)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._turns.discard(task)
@@ -63,7 +66,8 @@ class Gathering(Generic[A, R]):
     def _next(self, task: asyncio.Task[None]) -> None:
         if self._awaited is task:
             self._awaited = None
-            self._begin(task.get_loop())
+            if self._waiting:
+                self._begin(task.get_loop())
 
     async def _answer(self, turn: Sequence[tuple[A, asyncio.Future[R]]]) -> None:
         answers: Mapping[int, R] = {}

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from interlock.db.core import counters
 from interlock.db.core.instances import with_names
 from interlock.db.core.revival import revival
-from interlock.db.fast_path import Row, TextStatement, all_rows, first_row
+from interlock.db.fast_path import Row, TextStatement, first_row
 from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, as_json, functions, matching, queries, returning
@@ -49,10 +49,15 @@ _ACCEPT_ONE = TextStatement(
     parameters=8,
 )
 # Of several callers: none of them is to wait for a lock that only one of them needs.
-_ACCEPT_TOGETHER = in_schema("""
+_ACCEPT_TOGETHER = TextStatement(
+    "interlock_accept_together",
+    in_schema("""
 WITH hasty AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true) AS lock_timeout)
-SELECT a.* FROM hasty, interlock.accept_all(CASE WHEN hasty.lock_timeout IS NOT NULL THEN %(rows)s::json END, false) a
-""")
+SELECT json_object_agg(a.request_id, json_build_object('status', a.status, 'result', a.result))::text
+  FROM hasty, interlock.accept_all(CASE WHEN hasty.lock_timeout IS NOT NULL THEN $1::json END, false) a
+"""),
+    parameters=1,
+)
 # The deadline that each instance's present state has begun.
 _TIMERS = in_schema("""
 SELECT r.workflow_id, r.not_before
@@ -111,15 +116,15 @@ def accept(connection: Connection, rows: Rows) -> dict[str, Row]:
 
 
 def accept_together(statements: Engine, rows: Rows) -> dict[str, Row]:
-    """Insert requests of several callers, and commit; returns the new ones by request_id, as `accept` does.
+    """Insert requests of several callers, and commit; returns `status` and `result` of the new ones by request_id.
 
     Known ones are left to `accept`, which also counts them.
 
     Raises:
         DBAPIError: one of them is refused, or waits for a lock; nothing says which, and none is accepted.
     """
-    found = all_rows(statements, _ACCEPT_TOGETHER, {"rows": as_json(rows)})
-    return {row["request_id"]: row for row in found}
+    found: dict[str, Row] = json.loads(_ACCEPT_TOGETHER.result(statements, (as_json(rows),)) or "{}")
+    return found
 
 
 def accept_named(connection: Connection, rows: Rows) -> list[dict[str, Any]]:

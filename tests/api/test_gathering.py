@@ -64,10 +64,21 @@ class Turns:
         return await asyncio.gather(*map(self.gathering.ask, asked), return_exceptions=True)
 
 
-def test_what_is_asked_while_a_turn_is_under_way_makes_the_next() -> None:
+def test_what_is_asked_at_once_makes_a_turn_and_what_is_asked_meanwhile_the_next() -> None:
+    async def ask_meanwhile(turns: Turns) -> list[int | BaseException]:
+        first = asyncio.create_task(turns.ask(1, 2))
+        await asyncio.sleep(0.0005)
+        return [*await turns.ask(3, 4, 5), *await first]
+
     turns = Turns()
-    assert asyncio.run(turns.ask(1, 2, 3, 4)) == [2, 4, 6, 8]
-    assert (turns.alone_with, turns.together_with) == ([1], [[2, 3, 4]])
+    assert asyncio.run(ask_meanwhile(turns)) == [6, 8, 10, 2, 4]
+    assert (turns.alone_with, turns.together_with) == ([], [[1, 2], [3, 4, 5]])
+
+
+def test_who_asks_alone_is_answered_alone() -> None:
+    turns = Turns()
+    assert asyncio.run(turns.ask(1)) == [2]
+    assert (turns.alone_with, turns.together_with) == ([1], [])
 
 
 def test_the_fault_of_one_is_nobody_elses() -> None:
@@ -75,21 +86,22 @@ def test_the_fault_of_one_is_nobody_elses() -> None:
     one, two, bad, four, known = asyncio.run(turns.ask(1, 2, -3, 4, 100))
     assert (one, two, four, known) == (2, 4, 8, 200)
     assert isinstance(bad, ValueError)
-    assert (turns.alone_with, turns.together_with) == ([1, 2, -3, 4, 100], [[2, -3, 4, 100]])
+    assert (turns.alone_with, turns.together_with) == ([1, 2, -3, 4, 100], [[1, 2, -3, 4, 100]])
 
 
 def test_what_a_turn_leaves_out_is_asked_alone() -> None:
     turns = Turns()
     assert asyncio.run(turns.ask(1, 2, 100, 3)) == [2, 4, 200, 6]
-    assert turns.alone_with == [1, 100]
+    assert (turns.alone_with, turns.together_with) == ([100], [[1, 2, 100, 3]])
 
 
 def test_who_hangs_up_is_answered_or_not_and_the_others_are() -> None:
     async def hang_up(turns: Turns) -> list[int | BaseException]:
         asking = [asyncio.create_task(turns.gathering.ask(each)) for each in range(1, 7)]
-        await asyncio.sleep(0)
-        for each in (asking[0], asking[3]):  # of the turn under way, and of the next
-            each.cancel()
+        await asyncio.sleep(0)  # all have asked
+        asking[0].cancel()  # before its turn began
+        await asyncio.sleep(0.0005)
+        asking[3].cancel()  # while it is under way
         answers = await asyncio.gather(*asking, return_exceptions=True)
         return [*answers, await turns.gathering.ask(7)]
 
@@ -98,14 +110,14 @@ def test_who_hangs_up_is_answered_or_not_and_the_others_are() -> None:
     assert isinstance(first, asyncio.CancelledError)
     assert isinstance(others.pop(2), asyncio.CancelledError)
     assert others == [4, 6, 10, 12, 14]
-    assert turns.together_with == [[2, 3, 5, 6]]
+    assert turns.together_with == [[2, 3, 4, 5, 6]]
 
 
 def test_a_turn_that_takes_long_is_not_waited_for() -> None:
     async def beside(turns: Turns) -> float:
-        slow = asyncio.create_task(turns.gathering.ask(77))
-        await asyncio.sleep(0)
         began = monotonic()
+        slow = asyncio.create_task(turns.gathering.ask(77))
+        await asyncio.sleep(0.001)
         assert await turns.ask(1, 2) == [2, 4]
         slow.cancel()
         return monotonic() - began
@@ -240,10 +252,12 @@ def test_a_token_revoked_between_its_look_up_and_the_acceptance_fires_nothing(
             await_only(asyncio.to_thread(revoke_tokens, client.runtime, str(principal.token_id), ORDER))
         return real(statements, rows)
 
+    fired = call("POST", FIRE, json=order(stories["S-10"], "looked up"), token=bearer)
+    assert fired.status_code == 202
     monkeypatch.setattr(requests, "accept_together", revoked_first)
     asked = [(order(stories[f"S-{n}"], f"k{n}"), bearer if n == 5 else call.token) for n in range(1, 9)]
     answers = at_once(call, asked)
-    assert [each.status_code for each in answers] == [202, 202, 202, 202, 403, 202, 202, 202]
+    assert [each.status_code for each in answers] == [202, 202, 202, 202, 401, 202, 202, 202]
 
 
 @contextmanager

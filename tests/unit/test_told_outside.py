@@ -49,6 +49,32 @@ def test_a_log_that_goes_to_a_file_is_a_json_object_a_line_and_steers_no_termina
     assert not any(each in done.stderr for each in (*OBEYED, "\x1b"))
 
 
+ODD = """
+import logging, os, sys, time
+import structlog
+from interlock.workers.telemetry.logs import configure
+configure()
+log = structlog.get_logger()
+log.info("odd", value={(1, 2): object()})
+itself = {}
+itself["itself"] = itself
+log.info("within", value=itself)
+log.debug("unseen")
+os.close(2)
+log.info("lost")
+logging.getLogger("celery.worker").warning("lost too")
+print("goes on")
+"""
+
+
+def test_a_line_that_cannot_be_told_or_written_stops_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", ODD], capture_output=True, text=True, check=True, cwd=ROOT)
+    odd, within = (json.loads(line) for line in done.stderr.splitlines())
+    assert (odd["event"], odd["level"], "(1, 2)" in odd["values"]) == ("odd", "info", True)
+    assert within["event"] == "within"
+    assert done.stdout == "goes on\n"
+
+
 def test_a_log_that_goes_to_a_terminal_obeys_nothing_and_forges_no_line() -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", LOG, STEERS], stderr=theirs, cwd=ROOT) as process:

@@ -38,7 +38,7 @@ class WakeupSender:
         self._thread: Thread | None = None
         self._last = float("-inf")
 
-    def send(self, wakeups: list[Wakeup], *, ahead_since: float | None = None) -> None:
+    def send(self, wakeups: Sequence[Wakeup], *, ahead_since: float | None = None) -> None:
         """Send wake-ups for committed triggers; never raises.
 
         Args:
@@ -50,7 +50,7 @@ class WakeupSender:
             if monotonic() - self._last > CROWDED_SECONDS and not self._always_from_thread:
                 self._safely(partial(self._wakeups.partitions, wakeups))
             else:
-                self._enqueue(wakeups)
+                self._enqueue(list(wakeups))
         self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
 
     def effects(self, rows: Sequence[Wakeup]) -> None:

@@ -416,18 +416,12 @@ class Operations(Generic[Caller]):
 
     def _accept_alone(self, firing_row: Mapping[str, Any]) -> Receipt | None:
         """Accept one trigger in a single statement, the most common case; None if the request_id is already known."""
-        instance_id = UUID(firing_row["workflow_id"])
-        wakeup = firing_row["wakeup"] | {
-            "request_id": firing_row["request_id"],
-            "partition": requests.partition_of(instance_id),
-            "trigger": firing_row["trigger"],
-            "status": "pending",
-        }
+        wakeup = _due(firing_row)
         status = self._units.do_alone(lambda statements: requests.accept_one(statements, firing_row), wakeup)
         if status is None:
             return None
         held = requests.outcome(self.runtime.statements, firing_row["request_id"]) if status == "waiting" else None
-        return receipt(wakeup | {"workflow_id": instance_id} | dict(held or {}))
+        return receipt(wakeup | dict(held or {}))
 
     def _rows(self, firings: Sequence[Firing], session: Caller | None, right: Right | None = None) -> list[FiredRow]:
         refs = [firing.ref for firing in firings]
@@ -516,11 +510,11 @@ def accept_together(operations: Operations[Any], rows: Sequence[FiredRow]) -> di
     """
     sender = operations.runtime.wakeup_sender  # an invalid broker address must raise before anything is accepted
     new = requests.accept_together(operations.runtime.statements, rows)
-    receipts, woken = dict[int, Receipt](), []
+    receipts, woken = dict[int, Receipt](), list[Mapping[str, Any]]()
     for place, each in enumerate(rows):
         if accepted := new.pop(each["request_id"], None):
-            receipts[place] = receipt(accepted)
-            woken.append(accepted | each["wakeup"])
+            woken.append(_due(each) | accepted)
+            receipts[place] = receipt(woken[-1])
     if woken:
         sender.send(woken)
     return receipts
@@ -550,6 +544,18 @@ def acting(operations: Operations[Caller], principal: Principal, project: str | 
     made._principal = principal
     made.project = names.project_or(project, operations.project)
     return made
+
+
+def _due(firing_row: Mapping[str, Any]) -> dict[str, Any]:
+    """The accepted request, for its wake-up and its receipt; pending, unless PostgreSQL says otherwise."""
+    instance_id, of_instance = UUID(firing_row["workflow_id"]), dict[str, Any](firing_row["wakeup"])
+    return of_instance | {
+        "request_id": firing_row["request_id"],
+        "workflow_id": instance_id,
+        "partition": requests.partition_of(instance_id),
+        "trigger": firing_row["trigger"],
+        "status": "pending",
+    }
 
 
 def _fingerprints(rows: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -30,6 +30,8 @@ def _name(host: str) -> str | None:
 
 
 def _same(name: str, own: str) -> bool:
+    if name == own:
+        return True
     try:
         found, address = ipaddress.ip_address(name), ipaddress.ip_address(own.partition("%")[0])  # without its scope
     except ValueError:

@@ -5,9 +5,10 @@ Lines logged while a request or an effect is processed (`log_context`) have its 
 
 import logging
 import sys
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar, Token
 from textwrap import indent
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import structlog
 
@@ -64,6 +65,14 @@ def _without_secrets(_logger: object, _method: str, event: dict[str, Any]) -> di
     return {name: without_users(each) if isinstance(each, str) else each for name, each in event.items()}
 
 
+def _as_json(_logger: object, _method: str, event: dict[str, Any]) -> str:
+    try:
+        return json_text(event, default=repr)
+    except (TypeError, ValueError):  # a key that JSON cannot have, or a value within itself
+        known = {name: str(event.get(name)) for name in ("event", "level", "timestamp")}
+        return json_text(known | {"values": repr(event)})
+
+
 def _visible(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
     """On a terminal, makes control characters visible, so that no text can hide or fake a line; indents tracebacks."""
     return {
@@ -72,29 +81,41 @@ def _visible(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, 
     }
 
 
+class Lines:
+    """Where structlog's lines end: in the stream of the handler of all others, which has the lock for both."""
+
+    def __init__(self, handler: "logging.StreamHandler[TextIO]") -> None:
+        self._handler = handler
+
+    def msg(self, line: str) -> None:
+        """Write a line. One that cannot be written is lost: what it tells of goes on."""
+        with suppress(Exception), self._handler.lock or nullcontext():
+            self._handler.stream.write(line + self._handler.terminator)
+            self._handler.flush()
+
+    debug = info = warning = error = critical = msg
+
+
 def configure(level: int = logging.INFO) -> None:
     """Send structlog and the standard library's loggers to standard error, in one format."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _identify,
-        structlog.stdlib.add_log_level,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     terminal = sys.stderr.isatty()
-    as_json = structlog.processors.JSONRenderer(lambda value, default=None, **_: json_text(value, default=default))
-    renderer = structlog.dev.ConsoleRenderer() if terminal else as_json
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+    final: list[Any] = [structlog.processors.format_exc_info, _without_secrets]
+    final += [_visible, structlog.dev.ConsoleRenderer()] if terminal else [_as_json]
+    handler = logging.StreamHandler(sys.stderr)
+    meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[meta, *final]))
+    structlog.configure(  # by way of a record of the standard library's, each line would cost twice as much
+        processors=[*shared, *final],
+        logger_factory=lambda *_: Lines(handler),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
-    final: list[Any] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    final += [structlog.processors.format_exc_info, _without_secrets]
-    if terminal:
-        final.append(_visible)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*final, renderer]))
     for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(max(level, logging.WARNING))
     for sensitive in SENSITIVE:

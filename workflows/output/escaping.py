@@ -60,6 +60,8 @@ def last_line(text: str | None) -> str:
 
 
 def _spelled_in_json(text: str) -> str:
+    if text.isascii() and text.isprintable():  # nearly always, and much quicker found out
+        return text
     return IN_WORDS.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

@@ -28,4 +28,4 @@ def shown_url(url: object) -> str:
 
 def without_users(text: str) -> str:
     """A text in which the user and password of every URL are replaced by `…`."""
-    return USER_PART.sub(r"\1…@", text)
+    return USER_PART.sub(r"\1…@", text) if "://" in text else text
