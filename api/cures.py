@@ -39,8 +39,7 @@ def _written(words: tuple[str, ...], options: Mapping[str, Any], project: str) -
     own = {name: options[name] for name in OWN if options.get(name) is not None}
     match words:
         case ("fire", ref, trigger):
-            data = {"data": json.loads(options["data"])} if options.get("data") else {}
-            return _Written("POST", "/triggers", {"instance": ref, "trigger": trigger} | own | data)
+            return _fired(ref, trigger, own, json.loads(options.get("data") or "{}"))
         case ("redrive", id_):
             return _Written("POST", f"/dead/redrive?project={project}", {"ids": [id_]} | own)
         case ("brake", "release", name):
@@ -49,13 +48,28 @@ def _written(words: tuple[str, ...], options: Mapping[str, Any], project: str) -
             return _Written("POST", f"/breakers/{_in_path(tool)}/reset?project={project}", {"reason": "WHY"} | own)
         case ("override", act, ref):
             return _Written("POST", f"/overrides/{_in_path(act)}", {"instance": ref} | own)
-        case ("show", ref):
+        case ("phase", "thaw", name):
+            return _Written("POST", f"/phases/{_in_path(name)}/thaw?project={project}", own)
+        case ("worker", "resume" as trigger, ref) | ("regression", "approve" as trigger, ref):
+            return _fired(ref, trigger, own, {})
+        case ("job", "validate", ref):
+            return _Written("POST", f"/jobs/{_in_path(ref)}/validate", {})
+        case ("schedule" | "subscription" as type_, "show", name):
+            return _Written("GET", f"/instances/{type_}/{_in_path(name)}?project={project}")
+        case ("show", ref) | ("job", "show", ref):
             return _Written("GET", f"/instances/{quote(ref, safe='/')}")
         case ("breaker", "show", tool):
             return _Written("GET", f"/breakers/{_in_path(tool)}?project={project}")
         case ("limit", "show", *_):
             return _Written("GET", f"/limits?project={project}")
     return None
+
+
+def _fired(ref: str, trigger: str, own: Mapping[str, Any], data: Mapping[str, Any]) -> _Written:
+    said = {**data, **{name: own[name] for name in ("reason",) if name in own}}
+    of_event = {"data": said} if said else {}
+    version = {name: own[name] for name in ("if_version",) if name in own}
+    return _Written("POST", "/triggers", {"instance": ref, "trigger": trigger, **version, **of_event})
 
 
 def _in_path(name: str) -> str:

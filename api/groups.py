@@ -29,6 +29,7 @@ from interlock.api.routes import (
     limits,
     overrides,
     patches,
+    phases,
     runs,
     schedules,
     stuck,
@@ -68,7 +69,7 @@ GROUPS = tuple(
     RouteGroup(each.router)
     for each in (
         instances, triggers, events, approvals, schedules, runs, agents, gates, patches, breakers, stuck, dead, brakes,
-        supervisor, jobs, limits, overrides, audit, subscriptions, tokens, definitions, health,
+        supervisor, jobs, limits, phases, overrides, audit, subscriptions, tokens, definitions, health,
     )
 )  # fmt: skip
 

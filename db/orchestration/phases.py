@@ -1,6 +1,8 @@
 """Phases: which a project has, and which of them are frozen, why and since when (docs/spec/phase.md)."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import TypedDict, cast
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -37,12 +39,23 @@ SELECT FROM interlock.workflow_instances i
 """)
 
 
-def listed(connection: Connection, *, project: str | None = None) -> Sequence[RowMapping]:
-    """The phases of one project or all: id, project, phase, state, version, by, since, reason, workstreams.
+class PhaseRow(TypedDict):
+    """A phase. `by`, `since`, `reason`: of its last move; `workstreams`: how many of its workstreams have not ended."""
 
-    `workstreams`: the number of those that have not ended; the others are of the last move.
-    """
-    return connection.exec_driver_sql(_LISTED, {"project": project}).mappings().all()
+    id: UUID
+    project: str
+    phase: str
+    state: str
+    version: int
+    by: str | None
+    since: datetime
+    reason: str | None
+    workstreams: int
+
+
+def listed(connection: Connection, *, project: str | None = None) -> Sequence[PhaseRow]:
+    """The phases of one project or all."""
+    return cast(Sequence[PhaseRow], connection.exec_driver_sql(_LISTED, {"project": project}).mappings().all())
 
 
 def frozen_in_run(connection: Connection, run_id: UUID) -> Sequence[RowMapping]:

@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from interlock.api.access import REPORTS
+from interlock.api.cures import as_request
 from interlock.api.routes import audit
+from interlock.api.routes.triggers import TriggerOrderIn
 from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.workers.access import tokens
@@ -22,8 +24,9 @@ from interlock.workers.overrides.limits import LimitedName
 from interlock.workers.overrides.subscriptions import WantedEvents
 from interlock.workers.overrides.tokens import TokenTerms, issue
 from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workflows.output.suggestions import offered
 from tests.calling import Calls, bearing, token
-from tests.driving import drain_all, state
+from tests.driving import applied, drain_all, state
 from tests.landscape import ONE_LINE, Landscape
 from tests.repositories import FILES
 from tests.stuck import age
@@ -33,6 +36,8 @@ Dba = "psycopg.Connection[Any]"
 WHY = {"reason": "a test"}
 ANN = OverrideOrder("ann", "a test")
 DAYS = 3 * 86_400.0
+BECAUSE = {"reason": "WHY"}
+ID = "01977777-7777-7777-8777-777777777777"
 
 
 @pytest.fixture
@@ -331,6 +336,50 @@ def test_an_open_breaker_is_reset_by_an_operator(call: Calls, client: Client, op
     assert (closed.status_code, closed.json()["state"]) == (200, "CLOSED")
     assert call("GET", "/api/breakers/pytest").json()["configurations"] == []
     assert call("GET", "/api/breakers/make").status_code == 404
+
+
+def test_a_phase_is_frozen_and_thawed_by_an_operator(call: Calls, client: Client, operator: str) -> None:
+    applied(client, client.create("phase", "release")["id"], "open")
+    client.create("phase", "release", project="other")
+    (listed,) = call("GET", "/api/phases").json()["items"]
+    assert (listed["phase"], listed["state"], listed["workstreams"]) == ("release", "open", 0)
+    assert call("POST", "/api/phases/release/freeze", json=WHY).status_code == 403
+    frozen = call("POST", "/api/phases/release/freeze", token=operator, json=WHY)
+    assert (frozen.status_code, frozen.json()["current_state"]) == (200, "frozen")
+    (listed,) = call("GET", "/api/phases?project=default").json()["items"]
+    assert (listed["state"], listed["by"], listed["reason"]) == ("frozen", "ann", "a test")
+    assert call("POST", "/api/phases/release/freeze", token=operator, json=WHY).status_code == 409
+    late = call("POST", "/api/phases/release/thaw", token=operator, json=WHY | {"if_version": 0})
+    assert (late.status_code, late.json()["type"]) == (409, "urn:interlock:problem:version-conflict")
+    thawed = call("POST", "/api/phases/release/thaw", token=operator, json=WHY)
+    assert (thawed.status_code, thawed.json()["current_state"]) == (200, "open")
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "path", "body"),
+    [
+        (("phase", "thaw", "a/b"), "POST", "/api/phases/a%2Fb/thaw?project=default", {"reason": "WHY"}),
+        (("job", "validate", ID), "POST", f"/api/jobs/{ID}/validate", {}),
+        (("fire", ID, "block"), "POST", "/api/triggers", {"instance": ID, "trigger": "block"}),
+        (("worker", "resume", ID), "POST", "/api/triggers", {"instance": ID, "trigger": "resume", "data": BECAUSE}),
+        (
+            ("regression", "approve", ID),
+            "POST",
+            "/api/triggers",
+            {"instance": ID, "trigger": "approve", "data": BECAUSE},
+        ),
+        (("schedule", "show", "nightly"), "GET", "/api/instances/schedule/nightly?project=default", None),
+        (("job", "show", ID), "GET", f"/api/instances/{ID}", None),
+        (("doctor",), None, None, None),
+    ],
+)
+def test_an_offered_command_is_a_request(
+    command: tuple[str, ...], method: str | None, path: str | None, body: dict[str, object] | None
+) -> None:
+    found = as_request(offered(*command, **(BECAUSE if "WHY" in str(body) else {})), "default")
+    assert found == (method and {"method": method, "path": path, "body": body})
+    if path == "/api/triggers":
+        TriggerOrderIn.model_validate(body)
 
 
 def test_an_override_is_rehearsed_made_and_listed(call: Calls, land: Landscape, operator: str) -> None:
