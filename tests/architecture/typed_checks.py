@@ -1,18 +1,25 @@
 """What the CHECKs of the typed tables forbid (docs/spec/constraints.md)."""
 
-# (source, type, what is wrong, words of the CHECK that must refuse it, the nearest thing that is right)
+Check = tuple[str, str, str, str, str]
+
+
+def needs(source: str, type_: str, row: str, column: str, value: str) -> Check:
+    """A row like this has a value in that column."""
+    return (source, type_, row, f"{column} IS NOT NULL", f"{row}, {column} = {value}")
+
+
+def not_before(type_: str, column: str, other: str, row: str = "") -> Check:
+    """One instant of a row is not before another."""
+    at = f"{row}{column} = {other}"
+    return ("CHECK-8", type_, f"{at} - interval '1 s'", f"{column} >= {other}", at)
+
 
 VALID = ", ".join(f"validation_{each}_passed = true" for each in ("format", "scope", "constraints", "tests"))
+# (source, type, what is wrong, words of the CHECK that must refuse it, the nearest thing that is right)
 CHECKS = [
-    ("CHECK-2, CHECK-3", "run", "state = 'running'", "started_at IS NOT NULL", "state = 'running', started_at = now()"),
+    needs("CHECK-2, CHECK-3", "run", "state = 'running'", "started_at", "now()"),
     ("CHECK-2, CHECK-3", "run", "started_at = now()", "started_at IS NULL", "state = 'running', started_at = now()"),
-    (
-        "CHECK-2, CHECK-3",
-        "run",
-        "state = 'succeeded', started_at = now()",
-        "completed_at IS NOT NULL",
-        "state = 'succeeded', started_at = now(), completed_at = now()",
-    ),
+    needs("CHECK-2, CHECK-3", "run", "state = 'succeeded', started_at = now()", "completed_at", "now()"),
     (
         "CHECK-2, CHECK-3",
         "run",
@@ -22,13 +29,7 @@ CHECKS = [
     ),
     ("CHECK-3", "run", "state = 'canceled'", "completed_at", "state = 'canceled', completed_at = now()"),
     ("CHECK-2, CHECK-3", "run", "completed_at = now()", "completed_at IS NOT NULL", "metadata = '{}'"),
-    (
-        "CHECK-8",
-        "run",
-        "state = 'running', started_at = created_at - interval '1 s'",
-        "started_at >= created_at",
-        "state = 'running', started_at = created_at",
-    ),
+    not_before("run", "started_at", "created_at", "state = 'running', "),
     (
         "CHECK-3",
         "run",
@@ -44,13 +45,7 @@ CHECKS = [
         "state = 'canceled', completed_at = created_at",
     ),
     *(
-        (
-            "CHECK-2",
-            "workstream",
-            f"state = '{end}'",
-            "completed_at IS NOT NULL",
-            f"state = '{end}', completed_at = now()",
-        )
+        needs("CHECK-2", "workstream", f"state = '{end}'", "completed_at", "now()")
         for end in ("completed", "failed", "cancelled", "skipped")
     ),
     (
@@ -60,31 +55,13 @@ CHECKS = [
         "completed_at IS NOT NULL",
         "state = 'executing'",
     ),
-    (
-        "CHECK-8",
-        "workstream",
-        "updated_at = created_at - interval '1 s'",
-        "updated_at >= created_at",
-        "updated_at = created_at",
-    ),
-    (
-        "CHECK-8",
-        "workstream",
-        "state = 'completed', completed_at = updated_at - interval '1 s'",
-        "completed_at >= updated_at",
-        "state = 'completed', completed_at = updated_at",
-    ),
+    not_before("workstream", "updated_at", "created_at"),
+    not_before("workstream", "completed_at", "updated_at", "state = 'completed', "),
     *(
         ("CHECK-4", "task", f"state = '{state}', worker_id = <worker>", "worker_id", f"state = '{state}'")
         for state in ("pending", "queued", "validating", "retrying", "blocked")
     ),
-    (
-        "CHECK-4",
-        "task",
-        "state = 'running'",
-        "worker_id IS NOT NULL",
-        "state = 'running', worker_id = <worker>",
-    ),
+    needs("CHECK-4", "task", "state = 'running'", "worker_id", "<worker>"),
     *(
         (
             "CHECK-2",
@@ -127,44 +104,14 @@ CHECKS = [
         "state = 'blocked', blocked_by = ARRAY[<task>]::uuid[]",
     ),
     ("CHECK-5", "task", "timeout_sec = 0", "timeout_sec <= 0", "timeout_sec = 1"),
-    (
-        "CHECK-10",
-        "worker",
-        "state = 'shutdown'",
-        "shutdown_at IS NOT NULL",
-        "state = 'shutdown', shutdown_at = now()",
-    ),
+    needs("CHECK-10", "worker", "state = 'shutdown'", "shutdown_at", "now()"),
     ("CHECK-10", "worker", "state = 'idle', shutdown_at = now()", "shutdown_at", "state = 'idle'"),
     ("CHECK-10", "worker", "current_load = 2", "current_load <= max_concurrent_tasks", "current_load = 1"),
     ("CHECK-10", "worker", "current_load = -1", "current_load >= 0", "current_load = 0"),
-    (
-        "CHECK-8",
-        "worker",
-        "last_heartbeat = created_at - interval '1 s'",
-        "last_heartbeat >= created_at",
-        "last_heartbeat = created_at",
-    ),
-    (
-        "CHECK-8",
-        "worker",
-        "state = 'shutdown', shutdown_at = created_at - interval '1 s'",
-        "shutdown_at >= created_at",
-        "state = 'shutdown', shutdown_at = created_at",
-    ),
-    (
-        "CHECK-11",
-        "uet_worker",
-        "state = 'TERMINATED'",
-        "shutdown_at IS NOT NULL",
-        "state = 'TERMINATED', shutdown_at = now()",
-    ),
-    (
-        "CHECK-8",
-        "supervised_worker",
-        "last_heartbeat = created_at - interval '1 s'",
-        "last_heartbeat >= created_at",
-        "last_heartbeat = created_at",
-    ),
+    not_before("worker", "last_heartbeat", "created_at"),
+    not_before("worker", "shutdown_at", "created_at", "state = 'shutdown', "),
+    needs("CHECK-11", "uet_worker", "state = 'TERMINATED'", "shutdown_at", "now()"),
+    not_before("supervised_worker", "last_heartbeat", "created_at"),
     ("SUPERVISED-8", "supervised_worker", "tasks = '{a,b}'", "cardinality(tasks) <= capacity", "tasks = '{a}'"),
     (
         "SUPERVISED-8",
@@ -175,13 +122,7 @@ CHECKS = [
     ),
     ("JOB-13", "job", "status = 'PENDING', task_description = ''", "task_description", "status = 'PENDING'"),
     ("CHECK-11", "uet_worker", "state = 'BUSY', shutdown_at = now()", "shutdown_at", "state = 'BUSY'"),
-    (
-        "CHECK-12",
-        "patch_ledger",
-        "state = 'quarantined'",
-        "quarantine_reason IS NOT NULL",
-        "state = 'quarantined', quarantine_reason = 'conflict'",
-    ),
+    needs("CHECK-12", "patch_ledger", "state = 'quarantined'", "quarantine_reason", "'conflict'"),
     (
         "CHECK-12",
         "patch_ledger",
@@ -189,23 +130,8 @@ CHECKS = [
         "rollback_reason IS NOT NULL",
         f"state = 'rolled_back', rollback_reason = 'regression', {VALID}",
     ),
-    (
-        "CHECK-8",
-        "patch_ledger",
-        "updated_at = created_at - interval '1 s'",
-        "updated_at >= created_at",
-        "updated_at = created_at",
-    ),
-    *(
-        (
-            "CHECK-8",
-            "patch_ledger",
-            f"{when} = created_at - interval '1 s'",
-            f"{when} >= created_at",
-            f"{when} = created_at",
-        )
-        for when in ("quarantined_at", "rolled_back_at")
-    ),
+    not_before("patch_ledger", "updated_at", "created_at"),
+    *(not_before("patch_ledger", when, "created_at") for when in ("quarantined_at", "rolled_back_at")),
     ("CHECK-14", "patch_ledger", "apply_retries = 4", "apply_retries <= 3", "apply_retries = 3"),
     *(
         ("CHECK-15", "test_gate", f"state = '{end}'{so_far}", words, f"state = '{end}', {GATE}")
@@ -229,13 +155,7 @@ CHECKS = [
     ("CHECK-2, CHECK-17", "job", "worker_count = 0", "worker_count >= 1", "worker_count = 1"),
     ("CHECK-2, CHECK-17", "job", "worker_count = 11", "worker_count <= 10", "worker_count = 10"),
     *(
-        (
-            "CHECK-2, CHECK-17",
-            "job",
-            f"status = '{end}'",
-            "completed_at IS NOT NULL",
-            f"status = '{end}', completed_at = now()",
-        )
+        needs("CHECK-2, CHECK-17", "job", f"status = '{end}'", "completed_at", "now()")
         for end in ("COMPLETED", "FAILED", "CANCELED")
     ),
     ("CHECK-2, CHECK-17", "job", "completed_at = now()", "completed_at IS NOT NULL", "started_at = now()"),

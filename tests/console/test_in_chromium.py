@@ -4,7 +4,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from interlock.console.pages.register import PAGES
 from interlock.workers.client.client import Client
@@ -97,6 +97,11 @@ def _until_moved(client: Client, story: UUID) -> None:
     eventually(moved)
 
 
+def _press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
 def test_it_is_worked_from_the_keyboard(
     settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
 ) -> None:
@@ -106,15 +111,9 @@ def test_it_is_worked_from_the_keyboard(
         page = one.sign_in(url, link(client.runtime, "ann", "operator"))
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-        page.keyboard.press("Escape")
-        page.keyboard.press("g")
-        page.keyboard.press("i")
+        _press(page, "Escape", "g", "i")
         page.wait_for_url(f"{url}/instances")
-        page.keyboard.press("j")
-        page.keyboard.press("j")
-        page.keyboard.press("j")
-        page.keyboard.press("k")
-        page.keyboard.press("Enter")
+        _press(page, "j", "j", "j", "k", "Enter")
         page.wait_for_url(f"{url}/instances/*")
         page.go_back()
         page.keyboard.press("/")
@@ -133,19 +132,14 @@ def test_projects_are_chosen_from_the_keyboard_and_from_the_palette(
         client.create("story", f"S-{project}", project=project)
     with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "ann", "operator", None))
-        page.keyboard.press("g")
-        page.keyboard.press("i")
+        _press(page, "g", "i")
         page.wait_for_url(f"{url}/instances")
         page.keyboard.press("p")
         expect(page.locator("#projects a", has_text="all projects")).to_be_focused()
         assert one.serious() == []
         page.keyboard.press("Escape")
         expect(page.locator("#projects ul")).to_be_hidden()
-        page.keyboard.press("Enter")  # its summary has the focus
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
+        _press(page, "Enter", "Tab", "Tab", "Tab", "Enter")  # its summary has the focus
         page.wait_for_url(f"{url}/instances?project=other")
         expect(page.locator("tr[data-row]")).to_have_count(1)
         page.keyboard.press("Control+k")
@@ -153,8 +147,7 @@ def test_projects_are_chosen_from_the_keyboard_and_from_the_palette(
         expect(page.get_by_role("option", name="story/S-other")).to_be_visible()
         page.keyboard.press("Enter")
         page.wait_for_url(f"{url}/instances/*?project=other")
-        page.keyboard.press("g")
-        page.keyboard.press("b")
+        _press(page, "g", "b")
         page.wait_for_url(f"{url}/boards/story?project=other")
         page.keyboard.press("Control+k")
         page.keyboard.type("all proj")

@@ -22,6 +22,7 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, NotYours, RequestConflict, UnknownInstance
 from tests.callers import FORKS
 from tests.driving import drain_all, swept
+from tests.paths import moves
 from tests.rights import fire, grant
 from tests.supervising import act, allocated, leads
 
@@ -36,15 +37,11 @@ WAY_TO = {
     "FAILED": ("validate", "allocate", "fail"),
     "CANCELED": ("cancel",),
 }
-LEADS = {
-    ("SUBMITTED", "validate"): "PENDING",
-    ("PENDING", "allocate"): "RUNNING",
-    ("RUNNING", "succeed"): "COMPLETED",
-    ("RUNNING", "fail"): "FAILED",
-    ("SUBMITTED", "cancel"): "CANCELED",
-    ("PENDING", "cancel"): "CANCELED",
-    ("RUNNING", "cancel"): "CANCELED",
-}
+LEADS = moves(
+    "SUBMITTED validate PENDING allocate RUNNING succeed COMPLETED",
+    "RUNNING fail FAILED",
+    *(f"{state} cancel CANCELED" for state in ("SUBMITTED", "PENDING", "RUNNING")),
+)
 ORDER = ActionOrder("ann", "why")
 ACTIONS = ("validate", "allocate", "succeed", "fail", "cancel")
 

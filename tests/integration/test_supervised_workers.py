@@ -15,6 +15,7 @@ from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition, RequestConflict, UnknownInstance
 from tests.callers import FORKS
+from tests.paths import moves
 from tests.rights import grant
 from tests.supervising import act, acted, leads
 
@@ -29,16 +30,11 @@ WAY_TO = {
     "FAILED": ("start", "fail"),
     "TERMINATED": ("terminate",),
 }
-LEADS = {
-    ("IDLE", "start"): "RUNNING",
-    ("RUNNING", "pause"): "PAUSED",
-    ("PAUSED", "resume"): "RUNNING",
-    ("RUNNING", "complete"): "COMPLETED",
-    ("RUNNING", "fail"): "FAILED",
-    ("IDLE", "terminate"): "TERMINATED",
-    ("RUNNING", "terminate"): "TERMINATED",
-    ("PAUSED", "terminate"): "TERMINATED",
-}
+LEADS = moves(
+    "IDLE start RUNNING pause PAUSED resume RUNNING complete COMPLETED",
+    "RUNNING fail FAILED",
+    *(f"{state} terminate TERMINATED" for state in ("IDLE", "RUNNING", "PAUSED")),
+)
 ORDER = ActionOrder("ann", "why")
 ACTIONS = ("start", "pause", "resume", "complete", "fail", "terminate")
 LEGAL = {

@@ -9,52 +9,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.paths import moves
+
 RELINKS = ("move_to_sprint", "leave_sprint")
-MOVES: dict[str, dict[tuple[str, str], str]] = {
-    "story": {
-        ("analysis", "design_complete"): "design",
-        ("design", "start_coding"): "implementation",
-        ("implementation", "submit_pr"): "review",
-        ("review", "request_changes"): "implementation",
-        ("review", "approve"): "testing",
-        ("testing", "tests_pass"): "done",
-        ("testing", "tests_fail"): "implementation",
-        ("analysis", "block"): "blocked",
-        ("design", "block"): "blocked",
-        ("implementation", "block"): "blocked",
-        ("review", "block"): "blocked",
-        ("testing", "block"): "blocked",
-        ("blocked", "unblock"): "implementation",
-        **{
-            (state, trigger): state
-            for state in ("analysis", "design", "implementation", "review", "testing", "blocked")
-            for trigger in RELINKS
-        },
-    },
-    "sprint": {
-        ("planning", "start"): "active",
-        ("active", "finish"): "review",
-        ("review", "complete"): "done",
-    },
-    "pr_review": {
-        ("submitted", "start_review"): "reviewing",
-        ("reviewing", "request_changes"): "changes_requested",
-        ("changes_requested", "resubmit"): "reviewing",
-        ("reviewing", "approve"): "approved",
-        ("approved", "merge"): "merged",
-        ("approved", "dismiss"): "reviewing",
-    },
-    "approval": {
-        ("pending", "approve"): "approved",
-        ("pending", "reject"): "rejected",
-        ("pending", "expire"): "expired",
-    },
-    "turnstile": {
-        ("shut", "coin"): "open",
-        ("open", "push"): "shut",
-        ("shut", "remove"): "removed",
-        ("open", "remove"): "removed",
-    },
+_OPEN = ("analysis", "design", "implementation", "review", "testing")
+MOVES = {
+    "story": moves(
+        "analysis design_complete design start_coding implementation submit_pr review approve testing tests_pass done",
+        "review request_changes implementation",
+        "testing tests_fail implementation",
+        *(f"{state} block blocked unblock implementation" for state in _OPEN),
+        *(f"{state} {trigger} {state}" for state in (*_OPEN, "blocked") for trigger in RELINKS),
+    ),
+    "sprint": moves("planning start active finish review complete done"),
+    "pr_review": moves(
+        "submitted start_review reviewing request_changes changes_requested resubmit reviewing",
+        "reviewing approve approved merge merged",
+        "approved dismiss reviewing",
+    ),
+    "approval": moves("pending approve approved", "pending reject rejected", "pending expire expired"),
+    "turnstile": moves("shut coin open push shut", "shut remove removed", "open remove removed"),
 }
 BEGINS = {
     "story": "analysis",

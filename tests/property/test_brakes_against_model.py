@@ -6,9 +6,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
@@ -19,6 +18,7 @@ from interlock.workers.overrides.budgets import Budgeted, remove_budget, set_bud
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.driving import drain_all
+from tests.property.stateful import run_stateful
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 WHY = OverrideOrder("ann", "x")
@@ -185,6 +185,4 @@ class BrakesAndModel(RuleBasedStateMachine):
 
 
 def test_brake_7_every_trigger_is_taken_held_and_let_go_as_in_the_model(runtime: Runtime, dba: Any) -> None:
-    run_state_machine_as_test(
-        lambda: BrakesAndModel(runtime, dba), settings=hypothesis_settings(max_examples=20, stateful_step_count=25)
-    )
+    run_stateful(lambda: BrakesAndModel(runtime, dba), examples=20, steps=25)

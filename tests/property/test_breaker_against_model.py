@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from uuid_utils.compat import uuid7
 
 from interlock.workers.circuit_breakers import BreakerOpen, calling, known
@@ -15,6 +14,7 @@ from interlock.workers.overrides.circuit_breakers import reset
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from tests.callers import TOOL, let_the_cooldown_pass
+from tests.property.stateful import run_stateful
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 
@@ -112,6 +112,4 @@ class BreakerAndModel(RuleBasedStateMachine):
 
 def test_any_sequence_of_calls_goes_as_the_plain_class_says(make_runtime: Callable[..., Runtime]) -> None:
     runtime = make_runtime()
-    run_state_machine_as_test(
-        lambda: BreakerAndModel(runtime), settings=hypothesis_settings(max_examples=28, stateful_step_count=20)
-    )
+    run_stateful(lambda: BreakerAndModel(runtime), examples=28, steps=20)

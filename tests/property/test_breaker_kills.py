@@ -7,16 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from uuid_utils.compat import uuid7
 
 from interlock.workers.circuit_breakers import BreakerOpen, Call, _admit, _report, calling_for_claim, known
@@ -30,6 +22,7 @@ from tests.callers import TOOL, let_the_cooldown_pass
 from tests.crewing import Site, hand, silence
 from tests.driving import drain_all, swept
 from tests.property.breaker_model import Caller, Model
+from tests.property.stateful import run_stateful
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
@@ -183,6 +176,4 @@ class Kills(RuleBasedStateMachine):
 
 
 def test_whoever_dies_there_is_one_trial_at_a_time_and_the_tool_is_tried_again(runtime: Runtime, dba: Dba) -> None:
-    run_state_machine_as_test(
-        lambda: Kills(runtime, dba), settings=hypothesis_settings(max_examples=8, stateful_step_count=20)
-    )
+    run_stateful(lambda: Kills(runtime, dba), examples=8, steps=20)

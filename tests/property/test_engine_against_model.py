@@ -8,16 +8,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from psycopg.rows import dict_row
 from uuid_utils.compat import uuid7
 
@@ -32,6 +24,7 @@ from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import NotYours, RequestConflict
 from tests import machines
 from tests.property.model import ATTEMPTS, FINISHED, MOVES, RELINKS, Asked, Model, Thing, states, triggers
+from tests.property.stateful import run_stateful
 from tests.rights import fire, operate
 
 pytestmark = pytest.mark.integration
@@ -399,10 +392,7 @@ def watching(database_url: str) -> Iterator["psycopg.Connection[dict[str, Any]]"
 def test_the_engine_does_what_the_plain_model_says(
     engine: Client, watching: "psycopg.Connection[dict[str, Any]]"
 ) -> None:
-    run_state_machine_as_test(
-        lambda: EngineAndModel(engine, watching),
-        settings=hypothesis_settings(max_examples=30, stateful_step_count=40),
-    )
+    run_stateful(lambda: EngineAndModel(engine, watching), examples=30, steps=40)
     verdict = verify.verify(engine.runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 100  # they did move

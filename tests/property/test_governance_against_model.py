@@ -12,9 +12,8 @@ from uuid import UUID
 import psycopg
 import pytest
 from hypothesis import Phase
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from interlock.db.connection import transaction
 from interlock.db.core import requests
@@ -30,6 +29,7 @@ from interlock.workflows.errors import BadInput, NotYours
 from tests import parcels
 from tests.driving import applied, drain_all, outcome
 from tests.parcels import born
+from tests.property.stateful import run_stateful
 from tests.rights import end_at
 from tests.tampering import unprotected
 
@@ -340,9 +340,6 @@ def test_governance_does_what_the_plain_model_says(make_runtime: Callable[..., R
     runtime = make_runtime(definitions=("tests.parcels",))
     parcels.record(runtime)
     seen: Counter[str] = Counter()
-    run_state_machine_as_test(
-        lambda: Governance(runtime, dba, seen),
-        settings=hypothesis_settings(max_examples=16, stateful_step_count=25, phases=[Phase.generate]),
-    )
+    run_stateful(lambda: Governance(runtime, dba, seen), examples=16, steps=25, phases=[Phase.generate])
     assert seen["done"] > 0
     assert seen["NotAnOperator"] > 0

@@ -6,9 +6,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
@@ -17,6 +16,7 @@ from interlock.workers.client.client import Client
 from interlock.workers.overrides.limits import LimitedName, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
+from tests.property.stateful import run_stateful
 from tests.tampering import unprotected
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
@@ -131,6 +131,4 @@ class LimitsAndModel(RuleBasedStateMachine):
 
 
 def test_limit_5_every_start_is_let_through_or_refused_as_in_the_model(runtime: Runtime, dba: Any) -> None:
-    run_state_machine_as_test(
-        lambda: LimitsAndModel(runtime, dba), settings=hypothesis_settings(max_examples=25, stateful_step_count=25)
-    )
+    run_stateful(lambda: LimitsAndModel(runtime, dba), examples=25, steps=25)
