@@ -32,6 +32,16 @@ GATED_PAIR = (
 )
 
 
+# A plan: a workstream of no phase of its own, and one of the phase `release`.
+PHASED = """
+name: p
+phases: {release: {}}
+workstreams:
+  - {id: design, tasks: [{id: t, command: [x]}]}
+  - {id: ship, phase_id: release, tasks: [{id: t, command: [x]}]}
+"""
+
+
 @dataclass
 class Stage:
     """One project with runs.

@@ -35,10 +35,8 @@ BACK = {
     ("patch_ledger", "apply_failed", "queued", "retry"),
     ("step", "S_FAILED", "S_RETRYING", "retry"),
     ("workstream", "S_FAILED", "S_RETRYING", "retry"),
-    ("story", "review", "implementation", "rework"),
-    ("story", "testing", "implementation", "rework"),
-    ("story", "review", "blocked", "blocked"),
-    ("story", "testing", "blocked", "blocked"),
+    *(("story", state, "implementation", "rework") for state in ("review", "testing")),
+    *(("story", state, "blocked", "blocked") for state in ("review", "testing")),
     ("pr_review", "approved", "reviewing", "rework"),
     ("deprecation", "removal_proposed", "announced", "rework"),
 }

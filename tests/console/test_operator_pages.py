@@ -24,6 +24,7 @@ from interlock.workers.supervision.actions import ActionOrder
 from interlock.workers.supervision.jobs import Jobs
 from interlock.workflows.plan.read import read_plan
 from tests.driving import drain_all, drain_failing, outcome, state, with_a_dead_request
+from tests.running import PHASED
 from tests.stuck import age
 from tests.visiting import Visits
 from tests.working import settle
@@ -33,13 +34,6 @@ Dba = "psycopg.Connection[Any]"
 BY_SCRIPT = {"HX-Request": "true"}
 WHY = {"reason": "a test"}
 ALL = None
-PHASED = """
-name: p
-phases: {release: {}}
-workstreams:
-  - {id: design, tasks: [{id: t, command: [x]}]}
-  - {id: ship, phase_id: release, tasks: [{id: t, command: [x]}]}
-"""
 PLACED = {"S-1": "default", "S-2": "default", "S-3": "other"}
 
 

@@ -253,10 +253,17 @@ def test_the_journal_of_real_runs_is_right_in_parts_and_whole(
 @pytest.mark.parametrize(
     ("was", "becomes", "says"),
     [
-        ('"to_state": "design"', '"to_state": "review"', "1: illegal: analysis → review by design_complete"),
-        ('"severity": "info"', '"severity": "error"', "1: severity is error; expected info"),
-        ('"seq": 2', '"seq": 3', "2: gap: seq 3 follows 1 of line 1; expected 2"),
-        ('"request_id": "', '"request_id": "x', "1: changed: its hash is not that of its content"),
+        pytest.param(
+            '"to_state": "design"',
+            '"to_state": "review"',
+            "1: illegal: analysis → review by design_complete",
+            id="state",
+        ),
+        pytest.param('"severity": "info"', '"severity": "error"', "1: severity is error; expected info", id="severity"),
+        pytest.param('"seq": 2', '"seq": 3', "2: gap: seq 3 follows 1 of line 1; expected 2", id="number"),
+        pytest.param(
+            '"request_id": "', '"request_id": "x', "1: changed: its hash is not that of its content", id="other"
+        ),
     ],
 )
 def test_a_journal_changed_is_named_by_file_and_line(

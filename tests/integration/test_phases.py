@@ -36,18 +36,12 @@ from tests.driving import applied, drain_all, state
 from tests.landscape import Landscape
 from tests.repositories import git
 from tests.rights import fire, known
+from tests.running import PHASED
 from tests.stuck import found, paste, terminal
 from tests.working import hire, settle, states, work
 
 pytestmark = pytest.mark.integration
 
-PLAN = """
-name: p
-phases: {release: {}}
-workstreams:
-  - {id: design, tasks: [{id: t, command: [x]}]}
-  - {id: ship, phase_id: release, tasks: [{id: t, command: [x]}]}
-"""
 WHY = OverrideOrder("ann", "code freeze until Monday")
 Dba = psycopg.Connection[tuple[Any, ...]]
 COMMIT = "git config user.name c; git config user.email c; git add -A; git commit -qm mine"
@@ -82,7 +76,7 @@ def test_what_a_command_committed_outside_its_phases_paths_does_not_land(land: L
 @pytest.fixture
 def run(runtime: Runtime, tmp_path: Path, ann: None) -> Run:
     """A run of two workstreams, `ship` in the phase `release`, which is open."""
-    found = submit(runtime, read_plan(PLAN), by="bob", directory=tmp_path)
+    found = submit(runtime, read_plan(PHASED), by="bob", directory=tmp_path)
     drain_all(runtime)
     return found
 
@@ -216,7 +210,7 @@ def test_a_phase_begins_frozen_where_the_first_plan_says_so_and_no_later_plan_fr
     runtime: Runtime, client: Client, tmp_path: Path, ann: None
 ) -> None:
     """PHASE-5."""
-    frozen = PLAN.replace("{release: {}}", "{release: {frozen: not before May}}")
+    frozen = PHASED.replace("{release: {}}", "{release: {frozen: not before May}}")
     run = submit(runtime, read_plan(frozen), by="bob", directory=tmp_path)
     settle(client, run.id)
     assert state(client, "phase/release") == "frozen"
@@ -250,7 +244,7 @@ def test_stuck_and_the_tree_say_since_when_and_why_and_how_to_go_on(runtime: Run
 @pytest.fixture
 def asked(runtime: Runtime, client: Client, tmp_path: Path, dba: Dba) -> tuple[Run, UUID]:
     """A run submitted by bob, of which `ship` waits to land, and the approval that it waits for."""
-    plan = read_plan(PLAN.replace("{release: {}}", "{release: {approvers: [bob, carol]}}"))
+    plan = read_plan(PHASED.replace("{release: {}}", "{release: {approvers: [bob, carol]}}"))
     run = submit(runtime, plan, by="bob", directory=tmp_path)
     work(client, run.id, hire(client, run.project))
     assert states(client, run.id, "workstream") == {"design": "completed", "ship": "validating"}
@@ -261,7 +255,7 @@ def asked(runtime: Runtime, client: Client, tmp_path: Path, dba: Dba) -> tuple[R
 def test_the_tree_and_whoever_watches_say_which_approval_a_landing_waits_for_and_what_to_type(
     runtime: Runtime, client: Client, tmp_path: Path
 ) -> None:
-    plan = read_plan(PLAN.replace("{release: {}}", "{release: {approvers: [bob, carol]}}"))
+    plan = read_plan(PHASED.replace("{release: {}}", "{release: {approvers: [bob, carol]}}"))
     run = submit(runtime, plan, by="bob", directory=tmp_path)
     watch = Watch(runtime, run.id)
     work(client, run.id, hire(client, run.project))
@@ -330,7 +324,7 @@ def test_an_approval_of_other_terms_lets_nothing_land(client: Client, asked: tup
 
 
 def test_a_plan_that_only_its_submitter_could_approve_is_refused(runtime: Runtime, tmp_path: Path) -> None:
-    plan = read_plan(PLAN.replace("{release: {}}", "{release: {approvers: [bob]}}"))
+    plan = read_plan(PHASED.replace("{release: {}}", "{release: {approvers: [bob]}}"))
     with pytest.raises(BadInput, match="workstream ship: in phase release only bob may approve"):
         submit(runtime, plan, by="bob", directory=tmp_path)
     assert submit(runtime, plan, by="carol", directory=tmp_path)
@@ -343,10 +337,10 @@ def test_an_installations_phases_are_those_of_all_plans(make_runtime: Callable[.
     policy.write_text("phases: {release: {approvers: [carol]}}")
     strict = make_runtime(phases=policy)
     with pytest.raises(BadInput, match="other phases than INTERLOCK_PHASES"):
-        submit(strict, read_plan(PLAN), by="bob", directory=tmp_path)
+        submit(strict, read_plan(PHASED), by="bob", directory=tmp_path)
     with pytest.raises(PlanInvalid, match=re.escape("plan.yaml:3:1: phases: this installation has a file of phases")):
-        read_plan(PLAN, phases=read_phases(policy.read_text()))
-    bare = PLAN.replace("phases: {release: {}}\n", "")
+        read_plan(PHASED, phases=read_phases(policy.read_text()))
+    bare = PHASED.replace("phases: {release: {}}\n", "")
     run = submit(strict, read_plan(bare, phases=read_phases(policy.read_text())), by="bob", directory=tmp_path)
     assert run.project
     (tmp_path / "plan.yaml").write_text(bare)

@@ -98,56 +98,6 @@ def test_an_unknown_effect_is_refused_with_file_and_line(module: Callable[..., s
     assert 'declare it with @effect("unit_deploy") in a module of INTERLOCK_DEFINITIONS' in said
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        (', failed="give_up"', "", "names the trigger 'done' that it tells, but not 'failed': name both or neither"),
-        ('done="deployed", ', "", "names the trigger 'failed' that it tells, but not 'done'"),
-        (
-            'done="deployed"',
-            'done="deploid"',
-            "effect 'unit_deploy' of 'start' reports 'deploid', illegal in 'deploying'",
-        ),
-    ],
-)
-def test_a_missing_outcome_trigger_is_refused_with_file_and_line(
-    module: Callable[..., str], old: str, new: str, why: str
-) -> None:
-    said = refused(module(MACHINE, (old, new)))
-    assert f"unit_machine_0.py:{LINE_OF_EFFECT}: " in said
-    assert why in said
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("deploy(call)", "deploy()", "it is called with one argument, an EffectCall, but takes ()"),
-        ("deploy(call)", "deploy(call, more)", "but takes (call, more)"),
-        ("deploy(call)", "deploy(*, call)", "but takes (*, call)"),
-        ("return {}", "yield {}", "it must return its result, not yield"),
-        ("def deploy(call):\n        return {}", "class deploy:\n        pass", "it must be a function"),
-        ('"unit_deploy")\n    def', '"notice")\n    def', "Interlock has an effect of that name"),
-        ('"unit_deploy")\n    def', '"unit deploy")\n    def', "its name must be at most 100 letters"),
-        (
-            '"unit_deploy")\n    def',
-            '"unit_deploy", retries=-1)\n    def',
-            "retries must be a whole number, at least 0",
-        ),
-        ('"unit_deploy")\n    def', '"unit_deploy", timeout=0)\n    def', "timeout must be more than 0 seconds"),
-        ('"unit_deploy")\n    def', '"unit_deploy", timeout="1m")\n    def', "timeout must be more than 0 seconds"),
-        ('"unit_deploy")\n    def', '"unit_deploy", heartbeat=-1)\n    def', "heartbeat must be more than 0 seconds"),
-        ('"unit_deploy")\n    def', '"unit_deploy", queue="My Queue")\n    def', "queue must be at most 50"),
-    ],
-)
-def test_a_wrong_declaration_is_refused_with_file_and_line(
-    module: Callable[..., str], old: str, new: str, why: str
-) -> None:
-    said = refused(module(MACHINE, (old, new)))
-    assert why in said
-    if "must be a function" not in why:
-        assert f"unit_machine_0.py:{LINE_OF_FUNCTION}: " in said
-
-
 CALL = 'from interlock import webhook\nwebhook("unit_call", "https://example.org/in?team=7", secret="env:PAGER")\n'
 
 
@@ -158,23 +108,70 @@ def test_a_webhook_is_an_effect_with_an_endpoint(module: Callable[..., str]) -> 
     assert own.place.endswith("unit_machine_0.py:2")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("https://example.org", "ftp://example.org", "url must be http:// or https://"),
-        ("https://example.org", "https://ann:secret@example.org", "url must be http:// or https://"),
-        ('"env:PAGER"', '"whsec_c2VjcmV0"', "secret must be env:NAME, file:PATH or command:NAME"),
-        ('"env:PAGER"', "()", "secret must be env:NAME, file:PATH or command:NAME"),
-        ('secret="env:PAGER"', 'secret="env:PAGER", timeout=0', "timeout must be more than 0 seconds"),
-    ],
-)
-def test_a_wrong_webhook_is_refused_with_file_and_line(
-    module: Callable[..., str], old: str, new: str, why: str
+WRONG = [
+    *(
+        (MACHINE, LINE_OF_EFFECT, old, new, why)
+        for old, new, why in (
+            (
+                ', failed="give_up"',
+                "",
+                "names the trigger 'done' that it tells, but not 'failed': name both or neither",
+            ),
+            ('done="deployed", ', "", "names the trigger 'failed' that it tells, but not 'done'"),
+            (
+                '"deployed", f',
+                '"deploid", f',
+                "effect 'unit_deploy' of 'start' reports 'deploid', illegal in 'deploying'",
+            ),
+        )
+    ),
+    *(
+        (MACHINE, LINE_OF_FUNCTION, old, new, why)
+        for old, new, why in (
+            ("deploy(call)", "deploy()", "it is called with one argument, an EffectCall, but takes ()"),
+            ("deploy(call)", "deploy(call, more)", "but takes (call, more)"),
+            ("deploy(call)", "deploy(*, call)", "but takes (*, call)"),
+            ("return {}", "yield {}", "it must return its result, not yield"),
+            ('@effect("unit_deploy"', '@effect("notice"', "Interlock has an effect of that name"),
+            ('@effect("unit_deploy"', '@effect("unit deploy"', "its name must be at most 100 letters"),
+        )
+    ),
+    *(
+        (MACHINE, LINE_OF_FUNCTION, '@effect("unit_deploy"', f'@effect("unit_deploy", {term}', why)
+        for term, why in (
+            ("retries=-1", "retries must be a whole number, at least 0"),
+            ("timeout=0", "timeout must be more than 0 seconds"),
+            ('timeout="1m"', "timeout must be more than 0 seconds"),
+            ("heartbeat=-1", "heartbeat must be more than 0 seconds"),
+            ('queue="My Queue"', "queue must be at most 50"),
+        )
+    ),
+    *(
+        (CALL, 2, old, new, f"the effect 'unit_call' is invalid: {why}")
+        for old, new, why in (
+            ("https://example.org", "ftp://example.org", "url must be http:// or https://"),
+            ("https://example.org", "https://ann:secret@example.org", "url must be http:// or https://"),
+            ('"env:PAGER"', '"whsec_c2VjcmV0"', "secret must be env:NAME, file:PATH or command:NAME"),
+            ('"env:PAGER"', "()", "secret must be env:NAME, file:PATH or command:NAME"),
+            ('secret="env:PAGER"', 'secret="env:PAGER", timeout=0', "timeout must be more than 0 seconds"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "old", "new", "why"), WRONG)
+def test_what_is_wrong_is_refused_with_file_and_line(
+    module: Callable[..., str], text: str, line: int, old: str, new: str, why: str
 ) -> None:
-    said = refused(module(CALL, (old, new)))
-    assert "unit_machine_0.py:2: the effect 'unit_call' is invalid: " in said
+    said = refused(module(text, (old, new)))
+    assert f"unit_machine_0.py:{line}: " in said
     assert why in said
     assert "c2VjcmV0" not in said
+
+
+def test_a_class_is_no_effect(module: Callable[..., str]) -> None:
+    changed = ("def deploy(call):\n        return {}", "class deploy:\n        pass")
+    assert "it must be a function" in refused(module(MACHINE, changed))
 
 
 def test_one_name_is_one_function_however_often_its_module_is_read(module: Callable[..., str]) -> None:

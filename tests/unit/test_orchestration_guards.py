@@ -80,8 +80,6 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
         "run_lost",
         {"row": {"critical_failures": 0, "completed_workstreams": 0, "ended_workstreams": 1}},
     ),
-    ("worker", "busy", "shutdown_requested", "holds_no_task", {"row": {"current_load": 1}}),
-    ("worker", "idle", "shutdown_requested", "holds_no_task", {"row": {"current_load": 1}}),
     ("supervised_worker", "IDLE", "start_task", "worker_has_capacity", {"metadata": {"tasks": ["a", "b"]}}),
     ("supervised_worker", "IDLE", "start_task", "worker_has_capacity", {"metadata": {"tasks": "a"}}),
     (
@@ -118,9 +116,16 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
         "task_within_capabilities",
         {"context": {"capabilities": ["git"]}, "metadata": {"required_capabilities": ["rust"]}},
     ),
-    ("uet_worker", "BUSY", "task_completed", "holds_no_task", {"row": {"current_load": 1}}),
-    ("uet_worker", "DRAINING", "task_completed", "holds_no_task", {"row": {"current_load": 1}}),
-    ("uet_worker", "IDLE", "shutdown_requested", "holds_no_task", {"row": {"current_load": 1}}),
+    *(
+        (type_, state, trigger, "holds_no_task", {"row": {"current_load": 1}})
+        for type_, state, trigger in (
+            ("worker", "busy", "shutdown_requested"),
+            ("worker", "idle", "shutdown_requested"),
+            ("uet_worker", "BUSY", "task_completed"),
+            ("uet_worker", "DRAINING", "task_completed"),
+            ("uet_worker", "IDLE", "shutdown_requested"),
+        )
+    ),
     (
         "worker",
         "idle",
