@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.workers.effects.declared import EffectCall
-from interlock.workflows.definition import Deadline, Definition, Effect, T
+from interlock.workflows.definition import Deadline, Definition, T
 from interlock.workflows.effects import effect
-from tests.small_machines import small_machine
+from tests.small_machines import small_machine, tells
 
 ran: list[str] = []
 
@@ -30,14 +30,11 @@ def by_function(call: EffectCall) -> None:
 
 
 def _copy(name: str, effect_name: str) -> Definition:
-    asked = (Effect(effect_name, done="served", failed="missed"),)
     return small_machine(
         name,
         "Something that a server does.",
         "waiting serving | served missed",
-        T("serve", "waiting", "serving", effects=asked),
-        T("served", "serving", "served", by="effect"),
-        T("missed", "serving", "missed", by="effect", severity="error"),
+        *tells(effect_name, "waiting serve serving", done="served served", failed="missed missed"),
     )
 
 

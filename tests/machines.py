@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.definition import Deadline, Definition, Guard, T
 from interlock.workflows.guard_context import Case
-from tests.small_machines import small_machine
+from tests.small_machines import small_machine, tells
 
 broken: set[str] = set()  # agents for whom the guard `sound` raises, as long as they are in here
 
@@ -26,9 +26,7 @@ ANNOUNCEMENT = small_machine(
     "announcement",
     "Something told to the world, which answers.",
     "drafted announcing | announced unheard",
-    T("announce", "drafted", "announcing", effects=(Effect("notice", done="heard", failed="give_up"),)),
-    T("heard", "announcing", "announced", by="effect"),
-    T("give_up", "announcing", "unheard", by="effect", severity="error"),
+    *tells("notice", "drafted announce announcing", done="heard announced", failed="give_up unheard"),
 )
 
 TURNSTILE = small_machine(

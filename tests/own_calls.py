@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from interlock import Definition, Effect, T, webhook
-from tests.small_machines import small_machine
+from interlock import Definition, webhook
+from tests.small_machines import small_machine, tells
 
 webhook(
     "tests_page",
@@ -34,9 +34,7 @@ INCIDENT = small_machine(
     "incident",
     "An incident that somebody is paged for.",
     "open paging | paged unheard",
-    T("page", "open", "paging", effects=(Effect("tests_page", done="took", failed="nobody_took"),)),
-    T("took", "paging", "paged", by="effect"),
-    T("nobody_took", "paging", "unheard", by="effect", severity="critical"),
+    *tells("tests_page", "open page paging", done="took paged", failed="nobody_took unheard"),
     context=Where,
     data={"page": Severity},
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interlock.workflows.definition import Definition, Transition
+from interlock.workflows.definition import Definition, Effect, T, Transition
 
 
 def small_machine(type_: str, summary: str, states: str, *moves: Transition, **rest: Any) -> Definition:
@@ -17,4 +17,15 @@ def small_machine(type_: str, summary: str, states: str, *moves: Transition, **r
         terminal=frozenset(ended),
         transitions=moves,
         **rest,
+    )
+
+
+def tells(effect: str, move: str, done: str, failed: str) -> tuple[Transition, ...]:
+    """A move with an effect, given as `source trigger dest`, and the moves of its outcomes, as `trigger dest`."""
+    source, trigger, telling = move.split()
+    (told, heard), (not_told, unheard) = done.split(), failed.split()
+    return (
+        T(trigger, source, telling, effects=(Effect(effect, told, not_told),)),
+        T(told, telling, heard, by="effect"),
+        T(not_told, telling, unheard, by="effect", severity="error"),
     )

@@ -19,7 +19,7 @@ MAY_SLEEP = {
     "tests/api/test_gathering.py",  # turns that take their time, for requests that come meanwhile
     "tests/waiting.py",  # between two looks
     "tests/chaos/machines_of_chaos.py",  # a guard that takes its time, for tests that kill it meanwhile
-    "tests/integration/hanging.py",  # a guard that never comes back
+    "tests/integration/mines.py",  # a guard that never comes back
 }
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 Documented = ast.FunctionDef | ast.ClassDef

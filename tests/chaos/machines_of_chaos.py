@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from interlock.workflows.definition import Deadline, Definition, Effect, Guard, T
+from interlock.workflows.definition import Deadline, Definition, Guard, T
 from interlock.workflows.guard_context import Case
-from tests.small_machines import small_machine
+from tests.small_machines import small_machine, tells
 
 DOZE_SECONDS = 1.0
 
@@ -30,10 +30,8 @@ TICKET = small_machine(
     "Slow to take, told to the world, and waking by a timer.",
     "open taken telling dozing | closed",
     T("take", "open", "taken", when=(in_no_hurry,)),
+    *tells("notice", "taken tell telling", done="told taken", failed="not_told taken"),
     T("give_back", "taken", "open"),
-    T("tell", "taken", "telling", effects=(Effect("notice", done="told", failed="not_told"),)),
-    T("told", "telling", "taken", by="effect"),
-    T("not_told", "telling", "taken", by="effect", severity="error"),
     T("doze", "taken", "dozing"),
     T("wake", "dozing", "taken"),
     T("close", "taken", "closed"),

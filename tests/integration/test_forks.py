@@ -60,7 +60,7 @@ def test_a_part_reads_settings_only_if_they_are_not_those_that_were_prepared() -
 
 def test_definitions_are_checked_once_for_all_parts_but_a_users_modules_are_imported_in_the_parts_only() -> None:
     assert printed(COMPOSES, ",") == ["1 False"]
-    assert printed(COMPOSES, "tests.integration.hanging") == ["0 False"]
+    assert printed(COMPOSES, "tests.integration.mines") == ["0 False"]
 
 
 def test_a_pool_process_is_killed_when_its_node_ends_and_parses_no_c_for_that() -> None:

@@ -27,7 +27,7 @@ from tests.driving import drain_all, outcome
 from tests.stuck import look
 
 pytestmark = pytest.mark.integration
-OWN = ("tests.integration.killing",)
+OWN = ("tests.integration.mines",)
 Dba = psycopg.Connection[Any]
 
 
@@ -84,7 +84,7 @@ def statuses(own: Client, fired: list[str]) -> list[str]:
 def test_a_request_that_ends_its_process_is_dead_after_three_and_those_behind_it_are_applied(
     own: Client, mines: list[UUID], dba: Dba
 ) -> None:
-    partition, how = partition_of(mines[0]), [{"how": "SIGKILL"}, {}, {}]
+    partition, how = partition_of(mines[0]), [{"how": "kills"}, {}, {}]
     firings = [Firing(mine, "step", "ann", data=data) for mine, data in zip(mines, how, strict=True)]
     fired = [each.request_id for each in own.fire_many(firings)]
     late(dba)

@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-OWN = ("tests.integration.hanging",)
+OWN = ("tests.integration.mines",)
 IMPATIENT = "tests.integration.impatient:app"
 Solo = Callable[..., AbstractContextManager[Node]]
 
@@ -39,17 +39,17 @@ def solo(own: Client, tmp_path: Path) -> Solo:
 
 
 @pytest.fixture
-def clock(own: Client, project: str) -> UUID:
-    made: UUID = own.create("clock", "C-1", project=project)["id"]
+def mine(own: Client, project: str) -> UUID:
+    made: UUID = own.create("mine", "M-1", project=project)["id"]
     return made
 
 
-def start(client: Client, clock: UUID, how: str) -> str:
-    return fire(client, clock, "start", by="ann", data={"how": how}).request_id
+def step(client: Client, mine: UUID, how: str) -> str:
+    return fire(client, mine, "step", by="ann", data={"how": how}).request_id
 
 
-def request(client: Client, clock: UUID) -> dict[str, Any]:
-    return dict(client.show(clock)["requests"][0])
+def request(client: Client, mine: UUID) -> dict[str, Any]:
+    return dict(client.show(mine)["requests"][0])
 
 
 def somebody_waits(client: Client) -> bool:
@@ -59,12 +59,12 @@ def somebody_waits(client: Client) -> bool:
 
 
 def test_a_guard_that_hangs_is_interrupted_and_its_request_tried_again_while_the_node_goes_on(
-    own: Client, clock: UUID, project: str, solo: Solo
+    own: Client, mine: UUID, project: str, solo: Solo
 ) -> None:
     with solo() as worker:
-        start(own, clock, "waits")
-        eventually(lambda: request(own, clock)["status"] == "scheduled")
-        assert "SoftTimeLimitExceeded" in request(own, clock)["error"]
+        step(own, mine, "waits")
+        eventually(lambda: request(own, mine)["status"] == "scheduled")
+        assert "SoftTimeLimitExceeded" in request(own, mine)["error"]
         story = own.create("story", "S-1", project=project)["id"]
         done = own.wait([own.fire(story, "design_complete", by="ann").request_id])
         assert done[0].status == "applied"
@@ -73,28 +73,28 @@ def test_a_guard_that_hangs_is_interrupted_and_its_request_tried_again_while_the
 
 @pytest.mark.parametrize(("how", "ended_by"), [("is deaf", signal.SIGKILL), ("loops in C", signal.SIGPROF)])
 def test_one_that_does_not_hear_ends_its_node_which_says_where_it_was(
-    own: Client, clock: UUID, solo: Solo, how: str, ended_by: signal.Signals
+    own: Client, mine: UUID, solo: Solo, how: str, ended_by: signal.Signals
 ) -> None:
     with solo() as worker:
-        start(own, clock, how)
+        step(own, mine, how)
         assert eventually(worker.process.poll) == -ended_by
-        assert "_hangs" in worker.log.read_text()
-    assert request(own, clock)["status"] == "pending", "nothing was written, and nothing is lost"
+        assert "_hangs_or_kills" in worker.log.read_text()
+    assert request(own, mine)["status"] == "pending", "nothing was written, and nothing is lost"
 
 
-def test_a_node_that_has_grown_ends_after_its_task(own: Client, clock: UUID, solo: Solo) -> None:
+def test_a_node_that_has_grown_ends_after_its_task(own: Client, mine: UUID, solo: Solo) -> None:
     with solo(MOST_KIB="1") as worker:
-        receipt = own.wait([start(own, clock, "not at all")])[0]
+        receipt = own.wait([step(own, mine, "not at all")])[0]
         assert receipt.status == "applied"
         eventually(lambda: worker.ended)
         assert worker.process.returncode == 0
         assert "node_has_grown" in worker.log.read_text()
 
 
-def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, clock: UUID, solo: Solo) -> None:
+def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, mine: UUID, solo: Solo) -> None:
     with solo("interlock.workers.main:app") as worker, transaction(own.runtime.database) as other:
-        other.exec_driver_sql("SELECT FROM interlock.workflow_instances WHERE id = %s FOR NO KEY UPDATE", (clock,))
-        fired = start(own, clock, "not at all")
+        other.exec_driver_sql("SELECT FROM interlock.workflow_instances WHERE id = %s FOR NO KEY UPDATE", (mine,))
+        fired = step(own, mine, "not at all")
         eventually(lambda: somebody_waits(own))
         worker.process.terminate()
         eventually(lambda: "Warm shutdown" in worker.log.read_text())

@@ -27,18 +27,7 @@ from tests.archived import approval, archive, expire_timers
 from tests.driving import block_stories, drain_all, outcome
 from tests.integration.test_relay import block
 from tests.listening import answering
-from tests.subscribing import (
-    ORDER,
-    data,
-    endpoint,
-    entities,
-    received,
-    row,
-    secrets_in,
-    subscribed,
-    swept,
-    turn,
-)
+from tests.subscribing import ORDER, data, endpoint, entities, received, row, secrets_in, subscribed, swept, turn
 from tests.waiting import eventually
 from tests.webhooks import Webhook, webhook
 

@@ -7,20 +7,10 @@ from typing import Any
 
 import pytest
 
+from interlock import ApprovalPoint, Deadline, Definition, Effect, Guard, T
 from interlock.workflows.backoff import Growth
 from interlock.workflows.catalogue import Catalogue, catalogue
-from interlock.workflows.definition import (
-    ApprovalPoint,
-    Deadline,
-    Definition,
-    Effect,
-    Field,
-    FollowUp,
-    Guard,
-    Link,
-    Relink,
-    T,
-)
+from interlock.workflows.definition import Field, FollowUp, Link, Relink
 from interlock.workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
 from interlock.workflows.versioning.validate import check
 

@@ -132,18 +132,18 @@ WRONG = [
             ("deploy(call)", "deploy(call, more)", "but takes (call, more)"),
             ("deploy(call)", "deploy(*, call)", "but takes (*, call)"),
             ("return {}", "yield {}", "it must return its result, not yield"),
-            ('@effect("unit_deploy"', '@effect("notice"', "Interlock has an effect of that name"),
-            ('@effect("unit_deploy"', '@effect("unit deploy"', "its name must be at most 100 letters"),
         )
     ),
     *(
-        (MACHINE, LINE_OF_FUNCTION, '@effect("unit_deploy"', f'@effect("unit_deploy", {term}', why)
-        for term, why in (
-            ("retries=-1", "retries must be a whole number, at least 0"),
-            ("timeout=0", "timeout must be more than 0 seconds"),
-            ('timeout="1m"', "timeout must be more than 0 seconds"),
-            ("heartbeat=-1", "heartbeat must be more than 0 seconds"),
-            ('queue="My Queue"', "queue must be at most 50"),
+        (MACHINE, LINE_OF_FUNCTION, '@effect("unit_deploy"', f"@effect({terms}", why)
+        for terms, why in (
+            ('"notice"', "Interlock has an effect of that name"),
+            ('"unit deploy"', "its name must be at most 100 letters"),
+            ('"unit_deploy", retries=-1', "retries must be a whole number, at least 0"),
+            ('"unit_deploy", timeout=0', "timeout must be more than 0 seconds"),
+            ('"unit_deploy", timeout="1m"', "timeout must be more than 0 seconds"),
+            ('"unit_deploy", heartbeat=-1', "heartbeat must be more than 0 seconds"),
+            ('"unit_deploy", queue="My Queue"', "queue must be at most 50"),
         )
     ),
     *(

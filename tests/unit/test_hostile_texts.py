@@ -11,18 +11,8 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from interlock.workflows.definition import (
-    ApprovalPoint,
-    Deadline,
-    Definition,
-    Effect,
-    Field,
-    FollowUp,
-    Guard,
-    Link,
-    Relink,
-    T,
-)
+from interlock import ApprovalPoint, Deadline, Definition, Effect, Guard, T
+from interlock.workflows.definition import Field, FollowUp, Link, Relink
 from interlock.workflows.errors import InvalidDefinition
 from interlock.workflows.forms.forms import FORMS
 from interlock.workflows.versioning.validate import check

@@ -1,5 +1,7 @@
-"""A machine for tests of hanging guards: its guard hangs as the trigger's data says."""
+"""A machine for tests of guards that never answer: its guard hangs, or ends its process, as the trigger's data says."""
 
+import os
+import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,8 +13,10 @@ from tests.small_machines import small_machine
 EVER = 600.0
 
 
-def _hangs(case: Case) -> bool:
+def _hangs_or_kills(case: Case) -> bool:
     how = case.metadata.get("how")
+    if how == "kills":
+        os.kill(os.getpid(), signal.SIGKILL)
     if how == "waits":
         time.sleep(EVER)
     if how == "is deaf":
@@ -24,12 +28,11 @@ def _hangs(case: Case) -> bool:
     return True
 
 
-CLOCK = small_machine(
-    "clock",
-    "May stand still.",
-    "wound running | stopped",
-    T("start", "wound", "running", when=(Guard("hangs", _hangs, "it goes"),)),
-    T("stop", "running", "stopped"),
+MINE = small_machine(
+    "mine",
+    "Holds or ends who steps on it.",
+    "laid | cleared",
+    T("step", "laid", "cleared", when=(Guard("hangs_or_kills", _hangs_or_kills, "it is harmless"),)),
 )
 
-WORKFLOWS: Mapping[tuple[str, str], Definition] = {("clock", "1.0.0"): CLOCK}
+WORKFLOWS: Mapping[tuple[str, str], Definition] = {("mine", "1.0.0"): MINE}
