@@ -34,8 +34,8 @@ TURNSTILE = small_machine(
     "Open and shut for ever, but for a guard that can break.",
     "shut open | removed",
     T("coin", "shut", "open", when=(sound,)),
-    T("push", "open", "shut"),
     T("remove", ("shut", "open"), "removed"),
+    T("push", "open", "shut"),
     resting=frozenset({"shut"}),
     deadlines=MappingProxyType({"open": Deadline(3600.0, "push")}),
 )

@@ -104,11 +104,11 @@ def test_whatever_is_cut_off_each_event_comes_once_in_order(
 
     for step in [*steps, "move"]:
         match step:
+            case "flush":
+                valkey.flushall()
             case "move":
                 made.append(f"S-{len(before)}-{len(made)}")
                 block_stories(client, made[-1])
-            case "flush":
-                valkey.flushall()
             case "read":
                 take(rnd.randint(0, len(made) - len(got)))
             case "open and leave":

@@ -111,6 +111,7 @@ CHECKS = [
     not_before("worker", "last_heartbeat", "created_at"),
     not_before("worker", "shutdown_at", "created_at", "state = 'shutdown', "),
     needs("CHECK-11", "uet_worker", "state = 'TERMINATED'", "shutdown_at", "now()"),
+    ("CHECK-11", "uet_worker", "state = 'BUSY', shutdown_at = now()", "shutdown_at", "state = 'BUSY'"),
     not_before("supervised_worker", "last_heartbeat", "created_at"),
     ("SUPERVISED-8", "supervised_worker", "tasks = '{a,b}'", "cardinality(tasks) <= capacity", "tasks = '{a}'"),
     (
@@ -120,8 +121,6 @@ CHECKS = [
         "'COMPLETED'",
         "status = 'COMPLETED'",
     ),
-    ("JOB-13", "job", "status = 'PENDING', task_description = ''", "task_description", "status = 'PENDING'"),
-    ("CHECK-11", "uet_worker", "state = 'BUSY', shutdown_at = now()", "shutdown_at", "state = 'BUSY'"),
     needs("CHECK-12", "patch_ledger", "state = 'quarantined'", "quarantine_reason", "'conflict'"),
     (
         "CHECK-12",
@@ -150,6 +149,7 @@ CHECKS = [
     ("CHECK-16", "circuit_breaker", "success_threshold = 0", "success_threshold >= 1", "success_threshold = 1"),
     ("CHECK-16", "circuit_breaker", "failure_count = -1", "failure_count >= 0", "failure_count = 0"),
     ("CHECK-16", "circuit_breaker", "success_count = -1", "success_count >= 0", "success_count = 0"),
+    ("JOB-13", "job", "status = 'PENDING', task_description = ''", "task_description", "status = 'PENDING'"),
     ("CHECK-17", "job", "depth = 6", "depth <= 5", "depth = 5"),
     ("CHECK-17", "job", "depth = -1", "depth >= 0", "depth = 0"),
     ("CHECK-2, CHECK-17", "job", "worker_count = 0", "worker_count >= 1", "worker_count = 1"),

@@ -1,29 +1,8 @@
 """`interlock budget` and `interlock brake` at a terminal."""
 
-import pytest
-
 from tests.cli.terminal import Terminal
 
 WHY = ("--by", "ann", "--reason", "it loops")
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--actor", "a"), "--triggers, --claims, --tokens or --usd"),
-        (("--actor", "a", "--triggers", "many"), "is no number and period"),
-        (("--actor", "a", "--triggers", "10/soon"), "--triggers"),
-        (("--actor", "a", "--triggers", "0.5/1h"), "counted whole"),
-        (("--actor", "a", "--usd", "0/1h"), "most must be"),
-        (("--actor", "a", "--run", "r", "--usd", "1"), "not for both"),
-        (("--run", "no-such", "--usd", "1"), "no-such"),
-    ],
-)
-def test_what_makes_no_budget_is_refused(terminal: Terminal, project: str, words: tuple[str, ...], why: str) -> None:
-    refused = terminal.run("budget", "set", *words, *WHY)
-    assert refused.code == 2
-    assert why in refused.said
-    assert terminal.ok("budget", "list", "--project", project) == []
 
 
 def test_from_a_budget_to_the_release_of_its_brake(terminal: Terminal) -> None:

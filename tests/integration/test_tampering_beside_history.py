@@ -216,9 +216,9 @@ def claim(what: str, change: str, found: str = "was changed: event 2, which it p
 
 CLAIMS = (
     claim("a claim's task changed", "task_id = (SELECT task_id FROM tasks WHERE task_id <> '{claimed}' LIMIT 1)"),
-    claim("a claim's worker changed", "worker_id = gen_random_uuid()"),
     claim("a claim's time changed", "claimed_at = claimed_at + interval '1 hour'", "was changed: its task's start"),
     claim("a claim's run changed", "run_id = gen_random_uuid()", "was changed: its task's start"),
+    claim("a claim's worker changed", "worker_id = gen_random_uuid()"),
     Tampering(
         "a claim deleted",
         "DELETE FROM task_claims WHERE task_id = '{claimed}'",

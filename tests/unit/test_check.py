@@ -7,22 +7,16 @@ from typing import Any
 
 import pytest
 
-from interlock import ApprovalPoint, Deadline, Definition, Effect, Guard, T
+from interlock import ApprovalPoint, Deadline, Effect, Guard, T
 from interlock.workflows.backoff import Growth
 from interlock.workflows.catalogue import Catalogue, catalogue
 from interlock.workflows.definition import Field, FollowUp, Link, Relink
 from interlock.workflows.errors import InvalidDefinition, UnknownTrigger, UnknownWorkflow
 from interlock.workflows.versioning.validate import check
+from tests.small_machines import small_machine
 
-SOUND = Definition(
-    type="lamp",
-    version="1.0.0",
-    summary="A lamp.",
-    order=(("off", "on"), ("broken",)),
-    initial="off",
-    terminal=frozenset({"broken"}),
-    transitions=(T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")),
-)
+PRESS, RELEASE, FALL = T("press", "off", "on"), T("release", "on", "off"), T("fall", ("off", "on"), "broken")
+SOUND = small_machine("lamp", "A lamp.", "off on | broken", PRESS, RELEASE, FALL, order=(("off", "on"), ("broken",)))
 ALLOWED = Guard("allowed", lambda case: case.by == "ann", "only ann")
 
 

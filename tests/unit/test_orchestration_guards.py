@@ -10,6 +10,7 @@ from tests.unit.cases import decided
 
 Facts = dict[str, Any]
 NEWEST = {each.type: each for each in catalogue().newest.values()}
+HOLDS_ONE: tuple[str, Facts] = ("holds_no_task", {"row": {"current_load": 1}})
 STARTS = ("task", "queued", "worker_started")
 
 # (type, state, trigger), the guard that refuses, and the facts under which it does; all else is favourable.
@@ -116,16 +117,9 @@ REFUSED: list[tuple[str, str, str, str, Facts]] = [
         "task_within_capabilities",
         {"context": {"capabilities": ["git"]}, "metadata": {"required_capabilities": ["rust"]}},
     ),
-    *(
-        (type_, state, trigger, "holds_no_task", {"row": {"current_load": 1}})
-        for type_, state, trigger in (
-            ("worker", "busy", "shutdown_requested"),
-            ("worker", "idle", "shutdown_requested"),
-            ("uet_worker", "BUSY", "task_completed"),
-            ("uet_worker", "DRAINING", "task_completed"),
-            ("uet_worker", "IDLE", "shutdown_requested"),
-        )
-    ),
+    *(("worker", state, "shutdown_requested", *HOLDS_ONE) for state in ("busy", "idle")),
+    *(("uet_worker", state, "task_completed", *HOLDS_ONE) for state in ("BUSY", "DRAINING")),
+    ("uet_worker", "IDLE", "shutdown_requested", *HOLDS_ONE),
     (
         "worker",
         "idle",

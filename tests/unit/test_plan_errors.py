@@ -251,6 +251,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "[push]\n        command: [pull]",
         '21:9: workstreams[1].tasks[0]: "command" is given twice; first in line 20',
     ),
+    "a control character": (
+        "[push]",
+        "[\x07]",
+        "20:19: holds the character U+0007: control characters are not allowed",
+    ),
     "a key that is no text": ("name: p", "name: p\n? [a]\n: b", "2:3: a key must be text"),
     "a tag": ("[push]", '[!!python/name:os.system "x"]', '20:19: workstreams[1].tasks[0].command[0]: has a tag, "tag:'),
     "a NUL": ("[push]", r'["\0"]', "20:19: workstreams[1].tasks[0].command[0]: holds a NUL character"),
@@ -258,11 +263,6 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "an alias of nothing": ("[push]", "*push", "20:18: workstreams[1].tasks[0].command: *push has no anchor"),
     "an alias of itself": ("[push]", "&all [*all]", "20:24: workstreams[1].tasks[0].command[0]: *all has no anchor"),
     "no YAML": ("[push]", "[push", "21:1: while parsing a flow sequence: did not find expected ',' or ']'"),
-    "a control character": (
-        "[push]",
-        "[\x07]",
-        "20:19: holds the character U+0007: control characters are not allowed",
-    ),
 }
 
 
