@@ -91,6 +91,12 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_instances FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
+
+CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_transitions FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
+
+CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_links FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
+
 CREATE FUNCTION interlock.archived_whole() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM interlock.workflow_instances WHERE id = NEW.id)
@@ -101,12 +107,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-
-CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_instances FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
-
-CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_transitions FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
-
-CREATE TRIGGER takes BEFORE INSERT ON interlock.archived_links FOR EACH ROW EXECUTE FUNCTION interlock.archive_takes();
 
 CREATE CONSTRAINT TRIGGER moved_whole AFTER INSERT ON interlock.archived_instances
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION interlock.archived_whole();

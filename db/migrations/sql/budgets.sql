@@ -56,37 +56,17 @@ BEGIN
     INSERT INTO interlock.brakes SELECT b.* FROM interlock.brake_of(new) b;
 END $$;
 
-CREATE FUNCTION interlock.moved_budget(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF new.to_state = 'in_force' THEN
-        INSERT INTO interlock.budgets SELECT b.* FROM interlock.workflow_instances i, interlock.budget_of(i) b WHERE i.id = new.workflow_id;
-    ELSE
-        DELETE FROM interlock.budgets WHERE budget_id = new.workflow_id;
-        DELETE FROM interlock.budget_uses WHERE budget_id = new.workflow_id;
-    END IF;
-END $$;
-
--- BRAKE-1: each row is what its instance's history says: it comes and goes with it, with the terms in its context.
-CREATE FUNCTION interlock.budget_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    its      CONSTANT interlock.budgets := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
-    in_force CONSTANT boolean := COALESCE((SELECT t.to_state = 'in_force' FROM interlock.workflow_transitions t
-                                            WHERE t.workflow_id = its.budget_id AND t.workflow_type = 'budget'
-                                            ORDER BY t.seq DESC LIMIT 1), false);
-BEGIN
-    IF in_force <> (TG_OP <> 'DELETE')
-       OR in_force AND NOT EXISTS (
-           SELECT FROM interlock.workflow_instances i
-            WHERE i.id = its.budget_id AND to_jsonb(interlock.budget_of(i)) - 'uses' = to_jsonb(its) - 'uses') THEN
-        RAISE EXCEPTION 'the budget of % for % % of project % is not what its history says', its.resource, its.kind, its.name, its.project
-            USING ERRCODE = 'check_violation', HINT = 'Set or remove it instead: interlock budget set | remove';
-    END IF;
-    RETURN its;
-END $$;
+CREATE FUNCTION interlock.moved_budget(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO interlock.budgets
+    SELECT b.* FROM interlock.workflow_instances i, interlock.budget_of(i) b WHERE i.id = new.workflow_id AND new.to_state = 'in_force';
+    DELETE FROM interlock.budgets WHERE budget_id = new.workflow_id AND new.to_state <> 'in_force';
+    DELETE FROM interlock.budget_uses WHERE budget_id = new.workflow_id AND new.to_state <> 'in_force'
+$$;
 
 CREATE TRIGGER budget_in_history BEFORE INSERT OR DELETE OR UPDATE OF budget_id, project, kind, name, resource, most, per_seconds
-    ON interlock.budgets FOR EACH ROW EXECUTE FUNCTION interlock.budget_in_history();
+    ON interlock.budgets FOR EACH ROW EXECUTE FUNCTION interlock.terms_in_history('budget', 'budget_id');
 
+-- BRAKE-1: a brake's row, too, is what its instance's history says.
 CREATE FUNCTION interlock.brake_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     its      CONSTANT interlock.brakes := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;

@@ -33,55 +33,27 @@ CREATE FUNCTION interlock.recorded_grant(id uuid) RETURNS interlock.operators LA
      WHERE i.id = recorded_grant.id AND i.workflow_type = 'operator_grant'
 $$;
 
-CREATE FUNCTION interlock.born_operator_grant(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO interlock.operators SELECT * FROM interlock.recorded_grant(new.id)
-$$;
-
-CREATE FUNCTION interlock.moved_operator_grant(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
-    UPDATE interlock.operators o
-       SET (state, name, granted_by, reason, since, until, ended_at, revoked_by)
-           = (t.state, t.name, t.granted_by, t.reason, t.since, t.until, t.ended_at, t.revoked_by)
-      FROM interlock.recorded_grant(new.workflow_id) t
-     WHERE o.grant_id = t.grant_id
-$$;
-
--- A row that differs from its history is refused; and what PostgreSQL alone can judge of a move is judged here, for everyone.
--- By the constraint's name, `judged`, the engine knows that the request is to be rejected: nothing is broken.
--- Who grants or revokes is an operator: that is the transitions' own authority. Interlock grants only where none is left.
-CREATE FUNCTION interlock.grant_judged() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    event   interlock.workflow_transitions;
-    refused text;
+-- Why a grant's last move is not to be; NULL: it may be. Who grants or revokes is an operator: that is the transitions' own authority.
+-- Interlock grants only where none is left.
+CREATE FUNCTION interlock.grant_refused(its interlock.operators, event interlock.workflow_transitions) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW IS DISTINCT FROM interlock.recorded_grant(NEW.grant_id) THEN
-        RAISE EXCEPTION 'the row of the grant % would differ from its history', NEW.grant_id
-            USING ERRCODE = 'restrict_violation', HINT = 'interlock operator grant NAME; interlock operator revoke NAME';
-    END IF;
-    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.grant_id ORDER BY seq DESC LIMIT 1;
     IF event.trigger = 'revoke' THEN  -- one at a time: two who revoke each other would leave nobody
         LOCK TABLE interlock.operators IN SHARE ROW EXCLUSIVE MODE;
     END IF;
-    refused := CASE
+    RETURN CASE
         WHEN event.trigger IN ('grant', 'revoke') AND COALESCE(event.metadata->>'reason', '') = '' THEN 'no reason is given'
-        WHEN event.trigger = 'grant' AND NEW.until <= event.created_at THEN 'it would have ended'
+        WHEN event.trigger = 'grant' AND its.until <= event.created_at THEN 'it would have ended'
         WHEN event.trigger = 'grant' AND event.authority <> 'operator' AND EXISTS (
                  SELECT FROM interlock.operators o
                    JOIN interlock.workflow_transitions t ON t.workflow_id = o.grant_id AND t.seq = 1 AND t.xid <> event.xid
                   WHERE o.state = 'active' AND (o.until IS NULL OR o.until > clock_timestamp()))
             THEN 'there are operators, and only one of them can grant it'
-        WHEN event.trigger = 'revoke' AND NEW.until IS NULL AND NOT EXISTS (
-                 SELECT FROM interlock.operators WHERE state = 'active' AND until IS NULL AND grant_id <> NEW.grant_id)
+        WHEN event.trigger = 'revoke' AND its.until IS NULL AND NOT EXISTS (
+                 SELECT FROM interlock.operators WHERE state = 'active' AND until IS NULL AND grant_id <> its.grant_id)
             THEN 'it is the only grant without an end'
-        WHEN event.trigger = 'lapse' AND (NEW.until <= event.created_at) IS NOT TRUE THEN 'its end has not come'
+        WHEN event.trigger = 'lapse' AND (its.until <= event.created_at) IS NOT TRUE THEN 'its end has not come'
     END;
-    IF refused IS NOT NULL THEN
-        RAISE EXCEPTION '% of operator % by % is refused: %', event.trigger, NEW.name, event.triggered_by, refused
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'judged', HINT = 'interlock operator list; interlock operator grant NAME';
-    END IF;
-    RETURN NEW;
 END $$;
-
-CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.operators FOR EACH ROW EXECUTE FUNCTION interlock.grant_judged();
 
 -- Not now(): that is when the transaction began, and a grant may have ended since.
 CREATE FUNCTION interlock.is_operator(who text) RETURNS boolean LANGUAGE sql STABLE
@@ -149,20 +121,6 @@ CREATE FUNCTION interlock.recorded_deprecation(id uuid) RETURNS interlock.deprec
      WHERE i.id = recorded_deprecation.id AND i.workflow_type = 'deprecation'
 $$;
 
-CREATE FUNCTION interlock.born_deprecation(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO interlock.deprecations SELECT * FROM interlock.recorded_deprecation(new.id)
-$$;
-
-CREATE FUNCTION interlock.moved_deprecation(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
-    UPDATE interlock.deprecations d
-       SET (state, type, version, kind, name, deprecated_by, reason, guide, deprecated_at, remove_after,
-            removal_proposed_by, removed_by, removed_at)
-           = (t.state, t.type, t.version, t.kind, t.name, t.deprecated_by, t.reason, t.guide, t.deprecated_at,
-              t.remove_after, t.removal_proposed_by, t.removed_by, t.removed_at)
-      FROM interlock.recorded_deprecation(new.workflow_id) t
-     WHERE d.deprecation_id = t.deprecation_id
-$$;
-
 CREATE FUNCTION interlock.lives_under(of_type text, of_version text) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT count(*) FROM interlock.workflow_instances i
       JOIN interlock.definition_states s ON s.type = i.workflow_type AND s.version = i.definition_version
@@ -170,61 +128,45 @@ CREATE FUNCTION interlock.lives_under(of_type text, of_version text) RETURNS big
      WHERE i.workflow_type = of_type AND i.definition_version = of_version AND NOT s.terminal
 $$;
 
--- As `grant_judged`. Operators decide: that is the transitions' own authority. Interlock announces what the code marks.
-CREATE FUNCTION interlock.deprecation_judged() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    event   interlock.workflow_transitions;
-    refused text;
+-- As `grant_refused`. Operators decide: that is the transitions' own authority. Interlock announces what the code marks.
+CREATE FUNCTION interlock.deprecation_refused(its interlock.deprecations, event interlock.workflow_transitions) RETURNS text
+    LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW IS DISTINCT FROM interlock.recorded_deprecation(NEW.deprecation_id) THEN
-        RAISE EXCEPTION 'the row of the deprecation % would differ from its history', NEW.deprecation_id
-            USING ERRCODE = 'restrict_violation', HINT = 'interlock definitions deprecate TYPE VERSION';
-    END IF;
-    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.deprecation_id ORDER BY seq DESC LIMIT 1;
     IF event.trigger = 'approve_removal' THEN  -- nobody is born while this looks for the living
         LOCK TABLE interlock.workflow_instances IN SHARE ROW EXCLUSIVE MODE;
     END IF;
-    refused := CASE
+    RETURN CASE
         WHEN COALESCE(event.metadata->>'reason', '') = '' AND event.id IS NOT NULL THEN 'no reason is given'
-        WHEN event.trigger = 'announce' AND NOT (CASE NEW.kind
+        WHEN event.trigger = 'announce' AND NOT (CASE its.kind
                  WHEN 'version' THEN true
                  WHEN 'state' THEN EXISTS (SELECT FROM interlock.definition_states
-                                            WHERE type = NEW.type AND version = NEW.version AND state = NEW.name)
+                                            WHERE type = its.type AND version = its.version AND state = its.name)
                  ELSE EXISTS (SELECT FROM interlock.definition_transitions
-                               WHERE type = NEW.type AND version = NEW.version AND trigger = NEW.name)
+                               WHERE type = its.type AND version = its.version AND trigger = its.name)
              END) THEN 'it has none of that name'
         WHEN event.trigger = 'announce' AND EXISTS (
                  SELECT FROM interlock.deprecations d
-                  WHERE (d.type, d.version, d.kind, d.name) = (NEW.type, NEW.version, NEW.kind, NEW.name)
-                    AND d.state IN ('announced', 'removal_proposed', 'removed') AND d.deprecation_id <> NEW.deprecation_id)
+                  WHERE (d.type, d.version, d.kind, d.name) = (its.type, its.version, its.kind, its.name)
+                    AND d.state IN ('announced', 'removal_proposed', 'removed') AND d.deprecation_id <> its.deprecation_id)
             THEN 'it is deprecated already'
-        WHEN event.trigger = 'announce' AND event.authority <> 'operator' AND NEW.kind = 'version'
+        WHEN event.trigger = 'announce' AND event.authority <> 'operator' AND its.kind = 'version'
             THEN 'the code marks only states and triggers'
-        WHEN event.trigger = 'announce' AND NEW.remove_after < NEW.deprecated_at + interval '30 days'
-             AND interlock.lives_under(NEW.type, NEW.version) > 0
+        WHEN event.trigger = 'announce' AND its.remove_after < its.deprecated_at + interval '30 days'
+             AND interlock.lives_under(its.type, its.version) > 0
             THEN 'instances live under it, so the notice is at least 30 days'
-        WHEN event.trigger IN ('propose_removal', 'approve_removal') AND NEW.kind <> 'version' THEN 'only a version is removed'
+        WHEN event.trigger IN ('propose_removal', 'approve_removal') AND its.kind <> 'version' THEN 'only a version is removed'
         WHEN event.trigger = 'approve_removal' THEN CASE
-            WHEN NEW.removed_by = NEW.removal_proposed_by THEN 'another operator must approve it than who proposed it'
-            WHEN NEW.remove_after > event.created_at THEN 'not before ' || NEW.remove_after
-            WHEN interlock.lives_under(NEW.type, NEW.version) > 0 THEN 'live instances use it'
+            WHEN its.removed_by = its.removal_proposed_by THEN 'another operator must approve it than who proposed it'
+            WHEN its.remove_after > event.created_at THEN 'not before ' || its.remove_after
+            WHEN interlock.lives_under(its.type, its.version) > 0 THEN 'live instances use it'
             WHEN event.metadata->'retired' IS DISTINCT FROM 'true'  -- the code has the type no longer
                  AND NOT EXISTS (SELECT FROM interlock.workflow_definitions d
-                                  WHERE d.type = NEW.type AND string_to_array(d.version, '.')::integer[]
-                                                              > string_to_array(NEW.version, '.')::integer[])
+                                  WHERE d.type = its.type AND string_to_array(d.version, '.')::integer[]
+                                                              > string_to_array(its.version, '.')::integer[])
                 THEN 'it is the newest version, which every new instance gets'
         END
     END;
-    IF refused IS NOT NULL THEN
-        RAISE EXCEPTION '% of % % % by % is refused: %', event.trigger, NEW.type, NEW.version,
-            CASE NEW.kind WHEN 'version' THEN '' ELSE NEW.kind || ' ' || NEW.name || ' ' END, event.triggered_by, refused
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'judged', HINT = 'interlock definitions deprecated';
-    END IF;
-    RETURN NEW;
 END $$;
-
-CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.deprecations FOR EACH ROW
-    EXECUTE FUNCTION interlock.deprecation_judged();
 
 CREATE FUNCTION interlock.removed_versions() RETURNS TABLE (type varchar, version varchar, removed_at timestamptz)
     LANGUAGE sql STABLE AS $$

@@ -28,35 +28,35 @@ CREATE FUNCTION interlock.limit_of(i interlock.workflow_instances) RETURNS inter
            (i.context->>'per_seconds')::double precision
 $$;
 
-CREATE FUNCTION interlock.moved_limit(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF new.to_state = 'in_force' THEN
-        INSERT INTO interlock.limits SELECT l.* FROM interlock.workflow_instances i, interlock.limit_of(i) l WHERE i.id = new.workflow_id;
-    ELSE
-        DELETE FROM interlock.limits WHERE limit_id = new.workflow_id;
-    END IF;
-END $$;
+CREATE FUNCTION interlock.moved_limit(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO interlock.limits
+    SELECT l.* FROM interlock.workflow_instances i, interlock.limit_of(i) l WHERE i.id = new.workflow_id AND new.to_state = 'in_force';
+    DELETE FROM interlock.limits WHERE limit_id = new.workflow_id AND new.to_state <> 'in_force'
+$$;
 
--- LIMIT-1: a limit's row is what its history says: it comes and goes with the limit's events, with the terms in its context.
-CREATE FUNCTION interlock.limit_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Before a row of `limits` or `budgets`: it is what its instance's history says (LIMIT-1, BRAKE-1): it comes and goes with the events of
+-- its instance, with the terms in the instance's context. Arguments: the type of these instances, and their column.
+CREATE FUNCTION interlock.terms_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    its      CONSTANT interlock.limits := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+    its      CONSTANT jsonb := to_jsonb(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END) - 'uses';
     in_force CONSTANT boolean := COALESCE((SELECT t.to_state = 'in_force' FROM interlock.workflow_transitions t
-                                            WHERE t.workflow_id = its.limit_id AND t.workflow_type = 'limit'
+                                            WHERE t.workflow_id = (its->>TG_ARGV[1])::uuid AND t.workflow_type = TG_ARGV[0]
                                             ORDER BY t.seq DESC LIMIT 1), false);
 BEGIN
     IF in_force <> (TG_OP <> 'DELETE')
        OR in_force AND NOT EXISTS (
            SELECT FROM interlock.workflow_instances i
-            WHERE i.id = its.limit_id AND interlock.limit_of(i) IS NOT DISTINCT FROM its) THEN
-        RAISE EXCEPTION 'the limit on % % of project % is not what its history says', its.kind, its.name, its.project
-            USING ERRCODE = 'check_violation', HINT = 'Set or remove it instead: interlock limit set | remove';
+            WHERE i.id = (its->>TG_ARGV[1])::uuid
+              AND its = CASE TG_ARGV[0] WHEN 'limit' THEN to_jsonb(interlock.limit_of(i)) ELSE to_jsonb(interlock.budget_of(i)) - 'uses' END) THEN
+        RAISE EXCEPTION 'the % on % of project % is not what its history says',
+            TG_ARGV[0], concat_ws(' ', its->>'kind', its->>'name', its->>'resource'), its->>'project'
+            USING ERRCODE = 'check_violation', HINT = format('Set or remove it instead: interlock %s set | remove', TG_ARGV[0]);
     END IF;
-    RETURN its;
+    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
 END $$;
 
 CREATE TRIGGER limit_in_history BEFORE INSERT OR UPDATE OR DELETE ON interlock.limits FOR EACH ROW
-    EXECUTE FUNCTION interlock.limit_in_history();
+    EXECUTE FUNCTION interlock.terms_in_history('limit', 'limit_id');
 
 -- As which name a limit counts what has this type, tool and key; NULL: it does not.
 CREATE FUNCTION interlock.counts_as(l interlock.limits, type text, tool text, key text) RETURNS text

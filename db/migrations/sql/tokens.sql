@@ -41,45 +41,83 @@ CREATE FUNCTION interlock.recorded_token(id uuid) RETURNS interlock.api_tokens L
      WHERE i.id = recorded_token.id AND i.workflow_type = 'api_token'
 $$;
 
-CREATE FUNCTION interlock.born_api_token(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $$
-    INSERT INTO interlock.api_tokens SELECT * FROM interlock.recorded_token(new.id)
-$$;
-
-CREATE FUNCTION interlock.moved_api_token(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $$
-    UPDATE interlock.api_tokens a
-       SET (state, issued_by, reason, issued_at, ended_at, ended_by)
-           = (t.state, t.issued_by, t.reason, t.issued_at, t.ended_at, t.ended_by)
-      FROM interlock.recorded_token(new.workflow_id) t
-     WHERE a.token_id = t.token_id
-$$;
-
--- As `grant_judged`. Who issues is an operator: that is the transition's own authority.
-CREATE FUNCTION interlock.token_judged() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    event   interlock.workflow_transitions;
-    refused text;
+-- As `grant_refused`. Who issues is an operator: that is the transition's own authority.
+CREATE FUNCTION interlock.token_refused(its interlock.api_tokens, event interlock.workflow_transitions) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW IS DISTINCT FROM interlock.recorded_token(NEW.token_id) THEN
-        RAISE EXCEPTION 'the row of the token % would differ from its history', NEW.token_id
-            USING ERRCODE = 'restrict_violation', HINT = 'interlock token create; interlock token revoke NAME';
-    END IF;
-    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = NEW.token_id ORDER BY seq DESC LIMIT 1;
-    refused := CASE
+    RETURN CASE
         WHEN event.trigger IN ('issue', 'revoke') AND COALESCE(event.metadata->>'reason', '') = '' THEN 'no reason is given'
-        WHEN event.trigger = 'issue' AND NEW.expires_at <= event.created_at THEN 'it would have expired'
-        WHEN event.trigger = 'issue' AND (NEW.role IN ('operator', 'admin')) <> interlock.is_operator(NEW.name) THEN CASE
-            WHEN interlock.is_operator(NEW.name) THEN format('%s is an operator, whose name no token of the role %s has', NEW.name, NEW.role)
-            ELSE format('%s is not an operator, as the role %s needs', NEW.name, NEW.role) END
-        WHEN event.trigger = 'expire' AND (NEW.expires_at <= event.created_at) IS NOT TRUE THEN 'its end has not come'
+        WHEN event.trigger = 'issue' AND its.expires_at <= event.created_at THEN 'it would have expired'
+        WHEN event.trigger = 'issue' AND (its.role IN ('operator', 'admin')) <> interlock.is_operator(its.name) THEN CASE
+            WHEN interlock.is_operator(its.name) THEN format('%s is an operator, whose name no token of the role %s has', its.name, its.role)
+            ELSE format('%s is not an operator, as the role %s needs', its.name, its.role) END
+        WHEN event.trigger = 'expire' AND (its.expires_at <= event.created_at) IS NOT TRUE THEN 'its end has not come'
     END;
-    IF refused IS NOT NULL THEN
-        RAISE EXCEPTION '% of a token of % by % is refused: %', event.trigger, NEW.name, event.triggered_by, refused
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'judged', HINT = 'interlock token list; interlock operator list';
+END $$;
+
+-- Grants, deprecations and tokens: their rows are what their histories say ---------------------------------------------------
+
+-- A row that differs from its history is refused; and what PostgreSQL alone can judge of a move is judged here, for everyone.
+-- By the constraint's name, `judged`, the engine knows that the request is to be rejected: nothing is broken. Arguments: the row's key,
+-- and the commands that help.
+CREATE FUNCTION interlock.judged() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    its_key  CONSTANT uuid := to_jsonb(NEW)->>TG_ARGV[0];
+    event    interlock.workflow_transitions;
+    recorded jsonb;
+    named    text;
+    refused  text;
+BEGIN
+    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = its_key ORDER BY seq DESC LIMIT 1;
+    CASE TG_TABLE_NAME
+        WHEN 'operators' THEN
+            recorded := to_jsonb(interlock.recorded_grant(its_key));
+            refused := interlock.grant_refused(NEW, event);
+            named := 'operator ' || NEW.name;
+        WHEN 'deprecations' THEN
+            recorded := to_jsonb(interlock.recorded_deprecation(its_key));
+            refused := interlock.deprecation_refused(NEW, event);
+            named := concat_ws(' ', NEW.type, NEW.version, CASE WHEN NEW.kind <> 'version' THEN NEW.kind END, NULLIF(NEW.name, ''));
+        WHEN 'api_tokens' THEN
+            recorded := to_jsonb(interlock.recorded_token(its_key));
+            refused := interlock.token_refused(NEW, event);
+            named := 'a token of ' || NEW.name;
+    END CASE;
+    IF to_jsonb(NEW) IS DISTINCT FROM recorded THEN
+        RAISE EXCEPTION 'the row % of % would differ from its history', its_key, TG_TABLE_NAME
+            USING ERRCODE = 'restrict_violation', HINT = TG_ARGV[1];
+    ELSIF refused IS NOT NULL THEN
+        RAISE EXCEPTION '% of % by % is refused: %', event.trigger, named, event.triggered_by, refused
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'judged', HINT = TG_ARGV[1];
     END IF;
     RETURN NEW;
 END $$;
 
-CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.api_tokens FOR EACH ROW EXECUTE FUNCTION interlock.token_judged();
+DO $$
+DECLARE
+    kind record;
+BEGIN
+    FOR kind IN
+        SELECT v.*, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a
+                      WHERE a.attrelid = format('interlock.%I', v.typed)::regclass AND a.attnum > 0) AS columns
+          FROM (VALUES
+              ('operator_grant', 'operators', 'grant_id', 'recorded_grant',
+               'interlock operator list; interlock operator grant NAME; interlock operator revoke NAME'),
+              ('deprecation', 'deprecations', 'deprecation_id', 'recorded_deprecation',
+               'interlock definitions deprecated; interlock definitions deprecate TYPE VERSION'),
+              ('api_token', 'api_tokens', 'token_id', 'recorded_token',
+               'interlock token list; interlock token create; interlock token revoke NAME; interlock operator list')
+          ) AS v (type, typed, key, recorded, hint)
+    LOOP
+        EXECUTE format('CREATE FUNCTION interlock.born_%s(new interlock.workflow_instances) RETURNS void LANGUAGE sql AS $body$
+            INSERT INTO interlock.%I SELECT * FROM interlock.%I(new.id)
+            $body$', kind.type, kind.typed, kind.recorded);
+        EXECUTE format('CREATE FUNCTION interlock.moved_%s(new interlock.workflow_transitions) RETURNS void LANGUAGE sql AS $body$
+            UPDATE interlock.%I SET (%s) = (SELECT * FROM interlock.%I(new.workflow_id)) WHERE %I = new.workflow_id
+            $body$', kind.type, kind.typed, kind.columns, kind.recorded, kind.key);
+        EXECUTE format('CREATE TRIGGER judged BEFORE INSERT OR UPDATE ON interlock.%I FOR EACH ROW
+            EXECUTE FUNCTION interlock.judged(%L, %L)', kind.typed, kind.key, kind.hint);
+    END LOOP;
+END $$;
 
 -- What requests and births are held to that are made with a token (AUTHORITY-16) ---------------------------------------------
 

@@ -137,10 +137,9 @@ END $$;
 CREATE FUNCTION interlock.moved_circuit_breaker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE interlock.circuit_breakers
-       SET state = NEW.to_state,
+       SET state = NEW.to_state, updated_at = NEW.created_at,
            opened_at = CASE WHEN NEW.to_state = 'OPEN' THEN NEW.created_at ELSE opened_at END,
            failure_count = CASE WHEN NEW.to_state = 'CLOSED' THEN 0 ELSE failure_count END,
-           success_count = 0, trial_token = NULL, trial_claim = NULL, trial_until = NULL,
-           updated_at = NEW.created_at
+           success_count = 0, trial_token = NULL, trial_claim = NULL, trial_until = NULL
      WHERE breaker_id = NEW.workflow_id;
 END $$;

@@ -85,12 +85,6 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE TRIGGER born_tasks AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.born_tasks();
-
-CREATE TRIGGER moved_tasks AFTER INSERT ON interlock.workflow_transitions REFERENCING NEW TABLE AS made
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.moved_tasks();
-
 -- The typed row follows where a state got another name; its CHECKs decide whether it can stand there.
 CREATE FUNCTION interlock.migrated() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

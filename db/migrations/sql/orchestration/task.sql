@@ -138,6 +138,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE TRIGGER born_tasks AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.born_tasks();
+
 -- Tasks follow all events of a statement together: one by one, each would be a statement of its own, which costs more than its row.
 -- Of a task that moves several times in it, each event has its turn. A worker must be capable of what it is given (POLICY-7).
 CREATE FUNCTION interlock.moved_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -187,6 +190,9 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
+
+CREATE TRIGGER moved_tasks AFTER INSERT ON interlock.workflow_transitions REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION interlock.moved_tasks();
 
 -- What a worker must be capable of to be given a task (WORKER-3).
 CREATE FUNCTION interlock.required_by(t interlock.tasks) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE

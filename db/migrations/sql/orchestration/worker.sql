@@ -61,8 +61,7 @@ END $$;
 CREATE FUNCTION interlock.moved_uet_worker(new interlock.workflow_transitions) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE interlock.workers
-       SET state = NEW.to_state,
-           draining = draining OR NEW.to_state = 'DRAINING',
+       SET state = NEW.to_state, draining = draining OR NEW.to_state = 'DRAINING',
            shutdown_at = CASE WHEN NEW.to_state = 'TERMINATED' THEN GREATEST(NEW.created_at, created_at) END,
            -- Heartbeats are owed from IDLE on (UET-1), however long it was SPAWNING.
            last_heartbeat = CASE NEW.from_state WHEN 'SPAWNING' THEN GREATEST(NEW.created_at, last_heartbeat)
