@@ -134,8 +134,8 @@ def test_a_worker_that_became_ready_meanwhile_is_not_shut_down(
 def test_a_claimed_task_that_was_begun_meanwhile_goes_on(
     runtime: Runtime, client: Client, site: Site, dba: Dba
 ) -> None:
-    (task,) = site.queue()
     worker = hand(runtime, "W")
+    (task,) = site.queue()
     dba.execute(
         "INSERT INTO task_claims (task_id, run_id, worker_id, claimed_at)"
         " SELECT task_id, run_id, %s, now() - interval '31 seconds' FROM tasks",

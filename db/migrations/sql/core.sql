@@ -105,6 +105,12 @@ CREATE TABLE interlock.workflow_transitions (
 );
 CREATE UNIQUE INDEX workflow_transitions_commit_order ON interlock.workflow_transitions (xid, position);
 
+-- The last event of an instance; NULL: it has not moved.
+CREATE FUNCTION interlock.last_event(instance uuid) RETURNS interlock.workflow_transitions LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT t FROM interlock.workflow_transitions t WHERE t.workflow_id = instance ORDER BY t.seq DESC LIMIT 1);
+END $$;
+
 -- Requests: inbox, retry, timer, follow-up and idempotency record in one ---------------------------------------------
 
 CREATE TABLE interlock.trigger_requests (

@@ -27,8 +27,7 @@ CREATE FUNCTION interlock.recorded_grant(id uuid) RETURNS interlock.operators LA
            CASE WHEN last.to_state = 'revoked' THEN last.triggered_by END
       FROM interlock.workflow_instances i
       LEFT JOIN interlock.workflow_transitions first ON first.workflow_id = i.id AND first.seq = 1
-      LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t WHERE t.workflow_id = i.id
-                          ORDER BY t.seq DESC LIMIT 1) last ON true
+     CROSS JOIN interlock.last_event(i.id) last
      CROSS JOIN LATERAL (SELECT COALESCE(first.metadata->'terms', i.context)) AS said (terms)
      WHERE i.id = recorded_grant.id AND i.workflow_type = 'operator_grant'
 $$;
@@ -112,8 +111,7 @@ CREATE FUNCTION interlock.recorded_deprecation(id uuid) RETURNS interlock.deprec
            CASE WHEN last.to_state = 'removed' THEN last.created_at END
       FROM interlock.workflow_instances i
       LEFT JOIN interlock.workflow_transitions first ON first.workflow_id = i.id AND first.seq = 1
-      LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t WHERE t.workflow_id = i.id
-                          ORDER BY t.seq DESC LIMIT 1) last ON true
+     CROSS JOIN interlock.last_event(i.id) last
       LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t
                           WHERE t.workflow_id = i.id AND t.trigger = 'propose_removal'
                             AND last.to_state IN ('removal_proposed', 'removed') ORDER BY t.seq DESC LIMIT 1) proposed ON true

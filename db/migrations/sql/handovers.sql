@@ -42,7 +42,7 @@ CREATE FUNCTION interlock.handover_in_history() RETURNS trigger LANGUAGE plpgsql
 DECLARE
     its     CONSTANT interlock.handovers := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
     said    CONSTANT interlock.workflow_instances := (SELECT i FROM interlock.workflow_instances i WHERE i.id = its.handover_id AND i.workflow_type = 'handover');
-    entered CONSTANT text := (SELECT t.to_state FROM interlock.workflow_transitions t WHERE t.workflow_id = said.id ORDER BY t.seq DESC LIMIT 1);
+    entered CONSTANT text := (interlock.last_event(said.id)).to_state;
     frozen  interlock.workflow_instances;
     why     text;
 BEGIN

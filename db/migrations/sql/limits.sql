@@ -39,9 +39,8 @@ $$;
 CREATE FUNCTION interlock.terms_in_history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     its      CONSTANT jsonb := to_jsonb(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END) - 'uses';
-    in_force CONSTANT boolean := COALESCE((SELECT t.to_state = 'in_force' FROM interlock.workflow_transitions t
-                                            WHERE t.workflow_id = (its->>TG_ARGV[1])::uuid AND t.workflow_type = TG_ARGV[0]
-                                            ORDER BY t.seq DESC LIMIT 1), false);
+    last     CONSTANT interlock.workflow_transitions := interlock.last_event((its->>TG_ARGV[1])::uuid);
+    in_force CONSTANT boolean := COALESCE(last.workflow_type = TG_ARGV[0] AND last.to_state = 'in_force', false);
 BEGIN
     IF in_force <> (TG_OP <> 'DELETE')
        OR in_force AND NOT EXISTS (

@@ -9,11 +9,11 @@ CREATE TABLE interlock.api_tokens (
     projects      text[]       CHECK (cardinality(projects) > 0),  -- NULL: all
     secret_sha256 bytea        NOT NULL UNIQUE CHECK (length(secret_sha256) = 32),
     issued_by     varchar(100) NOT NULL CHECK (issued_by <> ''),
-    reason        text,
     issued_at     timestamptz,
+    reason        text,
     expires_at    timestamptz,  -- from then on it gives no right, whatever its state
-    ended_at      timestamptz,
     ended_by      varchar(100),
+    ended_at      timestamptz,
     CHECK ((state = 'proposed') = (issued_at IS NULL)),
     CHECK ((state IN ('revoked', 'expired')) = (ended_at IS NOT NULL)),
     CHECK ((state = 'revoked') = (ended_by IS NOT NULL))
@@ -30,14 +30,13 @@ CREATE TABLE interlock.api_token_uses (
 CREATE FUNCTION interlock.recorded_token(id uuid) RETURNS interlock.api_tokens LANGUAGE sql STABLE AS $$
     SELECT i.id, COALESCE(last.to_state, 'proposed'), i.context->>'name', i.context->>'role',
            CASE WHEN i.context ? 'projects' THEN interlock.texts(i.context->'projects') END,
-           decode(i.context->>'secret_sha256', 'hex'), COALESCE(first.triggered_by, i.created_by), first.metadata->>'reason',
-           first.created_at, (i.context->>'expires_at')::timestamptz,
-           CASE WHEN last.to_state IN ('revoked', 'expired') THEN last.created_at END,
-           CASE WHEN last.to_state = 'revoked' THEN last.triggered_by END
+           decode(i.context->>'secret_sha256', 'hex'), COALESCE(first.triggered_by, i.created_by), first.created_at,
+           first.metadata->>'reason', (i.context->>'expires_at')::timestamptz,
+           CASE WHEN last.to_state = 'revoked' THEN last.triggered_by END,
+           CASE WHEN last.to_state IN ('revoked', 'expired') THEN last.created_at END
       FROM interlock.workflow_instances i
       LEFT JOIN interlock.workflow_transitions first ON first.workflow_id = i.id AND first.seq = 1
-      LEFT JOIN LATERAL (SELECT * FROM interlock.workflow_transitions t WHERE t.workflow_id = i.id
-                          ORDER BY t.seq DESC LIMIT 1) last ON true
+     CROSS JOIN interlock.last_event(i.id) last
      WHERE i.id = recorded_token.id AND i.workflow_type = 'api_token'
 $$;
 
@@ -62,12 +61,11 @@ END $$;
 CREATE FUNCTION interlock.judged() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     its_key  CONSTANT uuid := to_jsonb(NEW)->>TG_ARGV[0];
-    event    interlock.workflow_transitions;
+    event    CONSTANT interlock.workflow_transitions := interlock.last_event(its_key);
     recorded jsonb;
     named    text;
     refused  text;
 BEGIN
-    SELECT * INTO event FROM interlock.workflow_transitions WHERE workflow_id = its_key ORDER BY seq DESC LIMIT 1;
     CASE TG_TABLE_NAME
         WHEN 'operators' THEN
             recorded := to_jsonb(interlock.recorded_grant(its_key));

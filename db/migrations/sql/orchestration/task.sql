@@ -138,8 +138,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER born_tasks AFTER INSERT ON interlock.workflow_instances REFERENCING NEW TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.born_tasks();
+CREATE TRIGGER born_tasks AFTER INSERT ON interlock.workflow_instances
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION interlock.born_tasks();
 
 -- Tasks follow all events of a statement together: one by one, each would be a statement of its own, which costs more than its row.
 -- Of a task that moves several times in it, each event has its turn. A worker must be capable of what it is given (POLICY-7).
@@ -191,8 +191,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER moved_tasks AFTER INSERT ON interlock.workflow_transitions REFERENCING NEW TABLE AS made
-    FOR EACH STATEMENT EXECUTE FUNCTION interlock.moved_tasks();
+CREATE TRIGGER moved_tasks AFTER INSERT ON interlock.workflow_transitions
+    REFERENCING NEW TABLE AS made FOR EACH STATEMENT EXECUTE FUNCTION interlock.moved_tasks();
 
 -- What a worker must be capable of to be given a task (WORKER-3).
 CREATE FUNCTION interlock.required_by(t interlock.tasks) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
