@@ -1,10 +1,9 @@
 """The sweeps and their periods. Several beats do no harm: each sweep runs only once per period."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(NamedTuple):
     """A named sweep and its period in seconds; `description` is its purpose. A long one may take minutes."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self
+from typing import Any, Generic, NamedTuple, Self
 from uuid import UUID
 
 from typing_extensions import TypeVar
@@ -15,8 +15,7 @@ Data = TypeVar("Data", default=Mapping[str, Any])
 ELSEWHERE = "an instance of another project"
 
 
-@dataclass(frozen=True, slots=True)
-class Linked:
+class Linked(NamedTuple):
     """A linked instance, as guards see it. `foreign`: it is of another project."""
 
     type: str
@@ -84,4 +83,4 @@ class Case(Generic[Context, Data]):
 
 
 def _unnamed(linked: Linked) -> Linked:
-    return replace(linked, entity_id=ELSEWHERE, id=None) if linked.foreign else linked
+    return linked._replace(entity_id=ELSEWHERE, id=None) if linked.foreign else linked

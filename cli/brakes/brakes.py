@@ -6,7 +6,7 @@ import typer
 
 from interlock.cli.lib.listing import lists_all
 from interlock.cli.lib.moves import newest_moves
-from interlock.cli.lib.options import By, Reason
+from interlock.cli.lib.orders import Order, Row, ordered
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.db.connection import transaction
 from interlock.db.core import brakes
@@ -50,14 +50,17 @@ def show(brake: Name, as_json: AsJson = False) -> None:
     print_table(f"{found['held']} triggers held", held, ("accepted_at", "instance", "trigger", "triggered_by"))
 
 
+def _say_state(brake: Row) -> None:
+    say(f"brake {brake['entity_id']} of project {brake['project']} is ", (brake["current_state"], "bold"))
+
+
 @app.command()
+@ordered(_say_state)
 def put(
+    order: OverrideOrder,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="actor, run, project or instance.")],
-    by: By,
-    reason: Reason,
     ref: Annotated[str, typer.Argument(metavar="NAME", help="Of the actor, run or instance. Of a project: none.")] = "",
-    as_json: AsJson = False,
-) -> None:
+) -> Order:
     """Put a brake on by hand: from now on, what it asks for is held.
 
     \b
@@ -65,21 +68,16 @@ def put(
       interlock brake put actor agent-7 --reason 'it deletes tests'
       interlock brake put project --project billing --reason 'the API is down'
     """
-    with Client() as client:
-        made = put_brake(client.runtime, kind, ref, OverrideOrder(by, reason))
-    if not print_json(dict(made), as_json):
-        say(f"brake {made['entity_id']} of project {made['project']} is ", (made["current_state"], "bold"))
+    return lambda runtime: put_brake(runtime, kind, ref, order)
 
 
 @app.command()
-def release(brake: Name, by: By, reason: Reason, as_json: AsJson = False) -> None:
+@ordered(_say_state)
+def release(order: OverrideOrder, brake: Name) -> Order:
     """Release a brake. What it held goes on within a second, in the order accepted, and its budget counts anew.
 
     \b
     Example:
       interlock brake release actor-1f0c2a9b --reason 'its loop is mended'
     """
-    with Client() as client:
-        made = release_brake(client.runtime, brake, OverrideOrder(by, reason))
-    if not print_json(dict(made), as_json):
-        say(f"brake {made['entity_id']} of project {made['project']} is ", (made["current_state"], "bold"))
+    return lambda runtime: release_brake(runtime, brake, order)

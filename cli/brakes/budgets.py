@@ -1,16 +1,15 @@
 """`interlock budget`: set, list and remove budgets of triggers, claims, tokens and money."""
 
 import re
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.listing import lists_all
+from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, say
-from interlock.cli.lib.parsing import when
+from interlock.cli.lib.parsing import period_seconds
 from interlock.db.core import budgets
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.budgets import Budgeted, remove_budget, set_budget
@@ -27,7 +26,6 @@ app = typer.Typer(no_args_is_help=True, help=HELP)
 COLUMNS = ("kind", "shown", "counted", "resource", "terms", "used", "brake", "by", "reason")
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([kMG]?)(?:/(.+))?")
 FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
-UNITS = {"s": "1s", "m": "1m", "h": "1h", "d": "1d"}
 FOR_GOOD = "run"  # `50/run`: as long as the run lasts
 SHOWN = 20  # names that a budget counts, of those that used most
 
@@ -98,14 +96,16 @@ def _used(row: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     ] or [own]
 
 
-lists_all(
-    app,
-    "budget",
-    "List budgets: the terms, what is used by whom, and whether a brake is on for it.",
-    lambda connection, project: budgets.with_uses(connection, budgets.listed(connection, project=project)),
-    COLUMNS,
-    lines=_used,
-)
+@app.command("list")
+@lists("budget", COLUMNS, lines=_used)
+def list_(asked: Listing) -> Iterable[Row]:
+    """List budgets: the terms, what is used by whom, and whether a brake is on for it.
+
+    \b
+    Example:
+      interlock budget list
+    """
+    return budgets.with_uses(asked.connection, budgets.listed(asked.connection, project=asked.project))
 
 
 @app.command()
@@ -144,9 +144,4 @@ def _parsed(option: str, text: str) -> tuple[float, float | None]:
         raise BadInput(f"{option} {text!r} is no number and period, such as 1000/1h, 2M/1d or 50/run")
     number, factor, period = match.groups()
     most = float(number) * FACTORS[factor]
-    if period in (None, FOR_GOOD):
-        return most, None
-    parsed = when(UNITS.get(period, period), option)
-    if not isinstance(parsed, timedelta):
-        raise BadInput(f"{option} {text!r}: the period is a duration, such as 90s, 10m or 2h")
-    return most, parsed.total_seconds()
+    return most, None if period in (None, FOR_GOOD) else period_seconds(period, option)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from interlock.cli.lib import completing
-from interlock.cli.lib.options import IfVersion, person, sharing
+from interlock.cli.lib.options import By, IfVersion, Reason, sharing
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.transaction import Done, OverrideOrder
@@ -18,8 +18,6 @@ Ref = Annotated[
     str,
     typer.Argument(metavar="REF", help="The instance: NAME, TYPE/NAME or UUID.", autocompletion=completing.named()),
 ]
-Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
-By = Annotated[str, person("The operator.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 

@@ -59,6 +59,18 @@ def past(text: str, option: str) -> datetime:
     return datetime.now(UTC) - parsed if isinstance(parsed, timedelta) else parsed
 
 
+def period_seconds(text: str, option: str) -> float:
+    """Parse a period in seconds; a unit alone (`s`, `m`, `h`, `d`) is one of it.
+
+    Raises:
+        BadInput: it is no duration.
+    """
+    parsed = when(f"1{text}" if text in UNITS else text, option)
+    if not isinstance(parsed, timedelta):
+        raise BadInput(f"{option} {text!r}: the period is a duration, such as 90s, 10m or 2h")
+    return parsed.total_seconds()
+
+
 def when(text: str, option: str = "--after") -> datetime | timedelta:
     """Parse a duration (`90s`, `10m`, `2h`, `3d`) or an instant with a time zone (`2026-11-21T15:00:00Z`).
 

@@ -1,7 +1,6 @@
 """`interlock limit`: set, list, show and remove limits on what runs at once or starts in a period."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -9,9 +8,9 @@ import typer
 from interlock.cli.lib import completing
 from interlock.cli.lib.listing import lists_all
 from interlock.cli.lib.moves import newest_moves
-from interlock.cli.lib.options import By, Reason
+from interlock.cli.lib.orders import Order, Row, ordered
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
-from interlock.cli.lib.parsing import when
+from interlock.cli.lib.parsing import period_seconds
 from interlock.db.connection import transaction
 from interlock.db.core import limits
 from interlock.workers.client.client import Client
@@ -35,7 +34,6 @@ Examples:
 """
 app = typer.Typer(no_args_is_help=True, help=HELP)
 COLUMNS = ("kind", "name", "counted", "terms", "held", "started", "waiting", "next", "by", "reason")
-PER = {"s": "1s", "m": "1m", "h": "1h", "d": "1d"}
 
 What = Annotated[Kind, typer.Argument(metavar="KIND", help="project, type, tool or key.")]
 Name = Annotated[
@@ -48,18 +46,22 @@ Name = Annotated[
 ]
 
 
+def _say_terms(limit: Row) -> None:
+    terms = limit["context"]
+    say(f"project {limit['project']}: ", (f"{terms['kind']} {terms['name']}", "bold"), f": {_terms(terms)}")
+
+
 @app.command("set")
+@ordered(_say_terms)
 def set_(
+    order: OverrideOrder,
     kind: What,
-    by: By,
-    reason: Reason,
     limited: Name = "",
     at_once: Annotated[int | None, typer.Option(metavar="N", help="So many may run at once.")] = None,
     rate: Annotated[
         str, typer.Option(metavar="N/PERIOD", help="So many may start in any such period: 10/s, 100/1h, 5/90s.")
     ] = "",
-    as_json: AsJson = False,
-) -> None:
+) -> Order:
     """Set a limit. It takes the place of the one of the same name, if there is one.
 
     What runs already goes on, and counts. A task's key is the `limit_key` of its plan, an effect's the `key` that it is
@@ -73,16 +75,8 @@ def set_(
       interlock limit set project --at-once 20 --project billing --reason 'its share of the nodes'
     """
     starts, seconds = _rate(rate) if rate else (None, None)
-    with Client() as client:
-        counted = LimitedName(kind, limited)
-        order = OverrideOrder(by, reason)
-        made = set_limit(client.runtime, counted, order, at_once_most=at_once, starts=starts, per_seconds=seconds)
-    if not print_json(dict(made), as_json):
-        say(
-            f"project {made['project']}: ",
-            (f"{kind} {made['context']['name']}", "bold"),
-            f": {_terms(made['context'])}",
-        )
+    counted = LimitedName(kind, limited)
+    return lambda runtime: set_limit(runtime, counted, order, at_once_most=at_once, starts=starts, per_seconds=seconds)
 
 
 def _terms(terms: Mapping[str, Any]) -> str:
@@ -147,18 +141,21 @@ def show(kind: What, limited: Name = "", as_json: AsJson = False) -> None:
             say(f"  {use['name']}: {each['workflow_type']}/{each['entity_id']} by {described(each['holder'])}{since}")
 
 
+def _say_removed(limit: Row) -> None:
+    terms = limit["context"]
+    say(f"the limit on {terms['kind']} {terms['name']} of project {limit['project']} is ", ("removed", "bold"))
+
+
 @app.command()
-def remove(kind: What, by: By, reason: Reason, limited: Name = "", as_json: AsJson = False) -> None:
+@ordered(_say_removed)
+def remove(order: OverrideOrder, kind: What, limited: Name = "") -> Order:
     """Remove a limit. What waited for it starts within a second.
 
     \b
     Example:
       interlock limit remove key deploy-eu --reason 'there are more servers now'
     """
-    with Client() as client:
-        made = remove_limit(client.runtime, LimitedName(kind, limited), OverrideOrder(by, reason))
-    if not print_json(dict(made), as_json):
-        say(f"the limit on {kind} {made['context']['name']} of project {made['project']} is ", ("removed", "bold"))
+    return lambda runtime: remove_limit(runtime, LimitedName(kind, limited), order)
 
 
 def _rate(text: str) -> tuple[int, float]:
@@ -166,7 +163,4 @@ def _rate(text: str) -> tuple[int, float]:
     number, _, period = text.partition("/")
     if not number.isdecimal() or not period:
         raise BadInput(f"--rate {text!r} is no number and period, such as 10/s, 100/1h or 5/90s")
-    parsed = when(PER.get(period, period), "--rate")
-    if not isinstance(parsed, timedelta):
-        raise BadInput(f"--rate {text!r}: the period is a duration, such as 90s, 10m or 2h")
-    return int(number), parsed.total_seconds()
+    return int(number), period_seconds(period, "--rate")

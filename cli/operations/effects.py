@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from interlock.cli.lib.listing import Listing, Row, lists
-from interlock.cli.lib.options import person
+from interlock.cli.lib.orders import Order, ordered
 from interlock.cli.lib.output import AsJson, one_line, print_json, say
 from interlock.db.core import effects
 from interlock.workers.client.client import Client
@@ -75,13 +75,13 @@ def show(id_: Id, as_json: AsJson = False) -> None:
             say(f"{label} {row[label] if label == 'error' else one_line(row[label])}")
 
 
+def _say_retried(effect: Row) -> None:
+    say((effect["name"], "bold"), f" of {effect['workflow_type']}/{effect['entity_id']} is tried again")
+
+
 @app.command()
-def retry(
-    id_: Id,
-    by: Annotated[str, person("The responsible operator; stored.")],
-    reason: Annotated[str, typer.Option(help="Why: what was wrong, and is mended; stored.")],
-    as_json: AsJson = False,
-) -> None:
+@ordered(_say_retried)
+def retry(order: OverrideOrder, id_: Id) -> Order:
     """Give a dead effect a new set of attempts. For operators. Refused once its failure was told and its instance has
     moved on: then nobody would hear its outcome.
 
@@ -90,7 +90,4 @@ def retry(
       interlock effect list --status dead
       interlock effect retry 01a21491-a0c0-716d-9c9f-142162253d70 --reason 'the mail server answers again'
     """
-    with Client() as client:
-        row = retry_effect(client.runtime, id_, OverrideOrder(by, reason))
-    if not print_json(row, as_json):
-        say((row["name"], "bold"), f" of {row['workflow_type']}/{row['entity_id']} is tried again")
+    return lambda runtime: retry_effect(runtime, id_, order)

@@ -11,6 +11,7 @@ from interlock.cli.lib import completing
 from interlock.cli.lib.listing import Listing, Row, lists
 from interlock.cli.lib.moves import newest_moves
 from interlock.cli.lib.options import By, Reason
+from interlock.cli.lib.orders import Order, ordered
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import past
 from interlock.cli.lib.progress_bar import bar, on
@@ -130,11 +131,13 @@ def _changes(change: Change, message: str, example: str) -> None:
     """Add the command of a change, with its help text."""
 
     @app.command(change, help=f"{message}\n\n\b\nExample:\n  {example}")
-    def command(ref: Ref, by: By, reason: Reason, as_json: AsJson = False) -> None:
-        with Client() as client:
-            made = changing.change_subscription(client.runtime, ref, change, OverrideOrder(by, reason))
-        if not print_json(dict(made), as_json):
-            say(f"subscription {made['entity_id']} is ", (made["current_state"], "bold"))
+    @ordered(_say_state)
+    def command(order: OverrideOrder, ref: Ref) -> Order:
+        return lambda runtime: changing.change_subscription(runtime, ref, change, order)
+
+
+def _say_state(subscription: Mapping[str, Any]) -> None:
+    say(f"subscription {subscription['entity_id']} is ", (subscription["current_state"], "bold"))
 
 
 _changes(

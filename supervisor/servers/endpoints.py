@@ -33,21 +33,21 @@ class Servers:
     owner_url: str = ""
     client_url: str = ""
     auditor_url: str = ""
+    postgres_passwords: Mapping[str, str] = field(default_factory=dict)  # by login
+    postgres_port: int | None = None
+    postgres_data: str | None = None
     broker_url: str = ""
+    redis_password: str = ""
+    redis_port: int | None = None
+    redis_data: str | None = None
     flower_url: str = ""
     flower_user: str = FLOWER_USER
     flower_password: str = ""
-    metrics_url: str = ""
-    api_url: str = ""
-    postgres_passwords: Mapping[str, str] = field(default_factory=dict)  # by login
-    redis_password: str = ""
-    postgres_port: int | None = None
-    redis_port: int | None = None
     flower_port: int | None = None
+    metrics_url: str = ""
     metrics_port: int | None = None
+    api_url: str = ""
     api_port: int | None = None
-    postgres_data: str | None = None
-    redis_data: str | None = None
 
     def url_for(self, login: str) -> str:
         """The embedded database's URL for one of its logins (`ROLES`, `SUPERUSER`)."""

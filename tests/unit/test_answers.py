@@ -15,7 +15,6 @@ def test_an_outcome_is_said_in_words() -> None:
     said = [answer(REQUEST, row) for row in rows]  # type: ignore[arg-type]
     texts = ["applied: a → b", "rejected: no", "to be tried again: ValueError: x\n", "dead: cannot be read"]
     assert [each.text for each in said] == texts
-    assert [each.refused for each in said] == [False, True, True, True]
     assert said[0].about == "story/S-1 block"
 
 

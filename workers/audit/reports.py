@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -53,8 +54,7 @@ class Covered:
     period: Period
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """A signed report."""
 
     envelope: Envelope

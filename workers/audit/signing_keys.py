@@ -5,9 +5,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -30,8 +30,7 @@ class KeyFault(InterlockError):
     """The signing key cannot be used, or is missing though it existed before. Put it back, or make a new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
+class Signer(NamedTuple):
     """The private key, and the fingerprint of its public key."""
 
     key: Ed25519PrivateKey

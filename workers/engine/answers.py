@@ -1,8 +1,7 @@
 """What became of triggers, in words: the result of a Celery task in Flower (docs/celery.md)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.db.core.rounds import Due
 from interlock.workflows.output.escaping import shown
@@ -10,17 +9,11 @@ from interlock.workflows.output.escaping import shown
 OTHERS = 5  # triggers that a task names besides its own
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerAnswer:
+class TriggerAnswer(NamedTuple):
     """One trigger's outcome: `about` is TYPE/NAME TRIGGER, `text` is as `applied: design → review`."""
 
     about: str
     text: str
-
-    @property
-    def refused(self) -> bool:
-        """Whether it moved nothing."""
-        return not self.text.startswith("applied")
 
 
 def answer(request: Due, settled: Mapping[str, Any]) -> TriggerAnswer:
@@ -48,10 +41,14 @@ def told(answers: Mapping[str, TriggerAnswer], request_id: str, row: Mapping[str
         row: that trigger's, if it is not among them: it says what became of it.
     """
     others = [each for name, each in answers.items() if name != request_id]
-    others.sort(key=lambda each: not each.refused)
+    others.sort(key=_applied)
     said = [answers[request_id].text] if request_id in answers else []
     said += [outcome(row)] if row and (row["result"] or row["error"]) else []
     said += [f"{each.about} {each.text}" for each in others[:OTHERS]]
     if more := others[OTHERS:]:
-        said.append(f"and {len(more)} more, {sum(each.refused for each in more)} of them not applied")
+        said.append(f"and {len(more)} more, {len(more) - sum(map(_applied, more))} of them not applied")
     return shown("; ".join(said) or "nothing to do: another task has it, or it is not due")
+
+
+def _applied(answer: TriggerAnswer) -> bool:
+    return answer.text.startswith("applied")

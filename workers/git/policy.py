@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pathspec import GitIgnoreSpec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -78,8 +77,7 @@ class PatchPolicy(BaseModel):
         return globs
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """The three verdicts on a patch, and the reasons against it. A verdict that was not reached is false."""
 
     format: bool

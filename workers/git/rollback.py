@@ -7,6 +7,7 @@ tests and to send notices.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from interlock.workers.git import branches, revert
 from interlock.workers.git.branches import BranchMoved
@@ -32,8 +33,7 @@ class Callbacks:
     notify: Callable[[Notify], RevertOutcome]
 
 
-@dataclass(frozen=True, slots=True)
-class ActionOutcome:
+class ActionOutcome(NamedTuple):
     """The outcome of one action or validation."""
 
     action: str

@@ -29,9 +29,9 @@ class TaskAttempt:
         trigger: of the event that ended it.
         exit_code: of the command, if its worker reported one.
         error: why it failed, if it did.
+        result: as the event has it: `{"result": …}`, or nothing.
         kept: its output's length and digest; None: its worker reported none.
         logged: of an agent, those of what it said while it worked; None: it said nothing.
-        result: as the event has it: `{"result": …}`, or nothing.
         reported: what an agent reported as its output: the texts `stdout` and `stderr`, or the ends of them.
     """
 
@@ -44,9 +44,9 @@ class TaskAttempt:
     trigger: str | None = None
     exit_code: int | None = None
     error: str | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
     kept: Kept | None = None
     logged: Kept | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,9 +73,9 @@ def _attempt(number: int, start: EventRow, events: Sequence[EventRow], hosts: Ma
         trigger=end["trigger"] if end else None,
         exit_code=code if type(code := said.get("exit_code")) is int else None,
         error=_text(said, "error") or _text(said, "reason"),
+        result={"result": said["result"]} if "result" in said else {},
         kept=from_metadata(said.get("output")),
         logged=from_metadata(said.get(LOG_FILE)),
-        result={"result": said["result"]} if "result" in said else {},
         reported={name: text for name in STREAMS if (text := _text(said, name))},
     )
 

@@ -6,7 +6,7 @@ NAME#2, …; affinity uses the name without that suffix.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping
@@ -62,8 +62,7 @@ class Registration:
     secret: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Dismissal:
+class Dismissal(NamedTuple):
     """An operator's wish that a worker leaves, why, at which version of it (None: at any), and by which token."""
 
     worker_id: UUID
