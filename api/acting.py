@@ -1,4 +1,4 @@
-"""Actions on supervised workers and jobs: who asks, in which order, and the recorded answer."""
+"""Actions on what a path names, as supervised workers and jobs: who asks, in which order, and the recorded answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.outcomes import ACCEPTED, told
 from interlock.api.parameters import IdempotencyKey, Project, one_key
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.problems import JsonAnswer, Responses, documented
 from interlock.api.supervision_models import ActionReason, ActionReport, OwnReport
 from interlock.workers.client.client import Client
 from interlock.workers.supervision.actions import ActionFailed, ActionOrder, Answer
 
-MOVED: dict[int | str, dict[str, Any]] = ACCEPTED | documented(409, 410)
+MOVED: Responses = ACCEPTED | documented(409, 410)
 Act = Callable[[Client, str | UUID, ActionOrder], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ActionCaller:
-    """A sender of requests that acts on one worker or job.
+    """A sender of requests that acts on one worker, job or run.
 
     Attributes:
         caller: the sender.
-        ref: the worker or job: its UUID, or its entity id in the project.
+        ref: which: its UUID, or its entity id in the project.
         project: as it was named.
         key: the Idempotency-Key.
     """

@@ -3,13 +3,13 @@
 from typing import Any
 
 from interlock.api.models import TriggerReceipt
-from interlock.api.problems import ILLEGAL, KINDS, JsonAnswer, ProblemKind, answer
+from interlock.api.problems import ILLEGAL, KINDS, JsonAnswer, ProblemKind, Responses, answer
 from interlock.workers.client.receipts import Receipt, VersionConflict
 from interlock.workflows.outcomes import VERSION_CONFLICT
 
 FIELDS = TriggerReceipt.model_fields
 ENDED = ProblemKind(409, "dead", "The trigger's attempts are used up")
-ACCEPTED: dict[int | str, dict[str, Any]] = {
+ACCEPTED: Responses = {
     202: {"model": TriggerReceipt, "description": "Accepted; not applied yet, or held for an approval"}
 }
 REASONS = ("code", "state", "version", "if_version", "legal", "missing", "wrong")

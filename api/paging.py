@@ -12,6 +12,7 @@ from interlock.api.inside import inside
 from interlock.api.parameters import Before, Limit, Project, page
 from interlock.api.problems import JsonAnswer
 from interlock.db.connection import transaction
+from interlock.db.core.portions import Portion
 
 Row = Mapping[Any, Any]
 IN_STATE = Query(description="Only those in this state.")
@@ -26,6 +27,11 @@ class PageCaller:
     limit: int
     before: UUID | None
 
+    @property
+    def portion(self) -> Portion:
+        """What is read of the list, one row more than the page has: it says whether there is another page."""
+        return Portion(self.caller.projects(self.project), self.limit + 1, self.before)
+
     async def page(
         self,
         read: Callable[..., Sequence[Row]],
@@ -37,7 +43,7 @@ class PageCaller:
         """The page.
 
         Args:
-            read: gets a connection and, by name, `projects`, `before`, `limit` and `where`; returns the newest rows.
+            read: gets a connection, a `Portion` and, by name, `where`; returns the newest rows.
             shown: what of a row is answered; default: all.
             key: the field that the next page begins behind.
             where: filters.
@@ -48,8 +54,7 @@ class PageCaller:
 
         def found() -> list[Row]:
             with transaction(self.caller.access.runtime.database) as connection:  # which records a `NotYours`
-                projects = self.caller.projects(self.project)
-                rows = read(connection, projects=projects, before=self.before, limit=self.limit + 1, **where)
+                rows = read(connection, self.portion, **where)
                 return [shown(each) for each in rows] if shown else [*rows]
 
         return JsonAnswer(page(await inside(found), self.limit, key))

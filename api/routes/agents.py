@@ -22,7 +22,7 @@ from interlock.api.models import (
     Text,
 )
 from interlock.api.parameters import Wait
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.problems import JsonAnswer, Responses, documented, repeated
 from interlock.api.working import AgentCalled
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.claims import Claim
@@ -30,8 +30,7 @@ from interlock.workers.pool.token_agents import AgentDescription
 
 router = APIRouter(tags=["agents"])
 
-REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": RegisteredAgent, "description": "It lives already"}}
-NO_TASK: dict[int | str, dict[str, Any]] = {204: {"description": "No task fits now, or the agent is full"}}
+NO_TASK: Responses = {204: {"description": "No task fits now, or the agent is full"}}
 CLAIM = AgentClaim.model_fields
 Token = Annotated[int, Field(strict=True, ge=1, le=2**63 - 1, description="the claim's")]
 
@@ -71,7 +70,12 @@ class TaskLog(Taken):
     text: str = Field(max_length=1_000_000, description="appended as it is, newlines included")
 
 
-@router.put("/agent", status_code=201, response_model=RegisteredAgent, responses=REPEATED | documented(409))
+@router.put(
+    "/agent",
+    status_code=201,
+    response_model=RegisteredAgent,
+    responses=repeated(RegisteredAgent, "It lives already") | documented(409),
+)
 async def register_agent(agent: AgentCalled, said: NewAgent) -> JsonAnswer:
     """Register as a worker of the project. Repeating it is harmless.
 

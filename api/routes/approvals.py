@@ -17,6 +17,7 @@ from interlock.api.problems import JsonAnswer, documented
 from interlock.api.rows import page_model
 from interlock.db.connection import transaction
 from interlock.db.core import approvals
+from interlock.db.core.portions import Portion
 from interlock.workers.client.receipts import Receipt
 from interlock.workflows.errors import UnknownInstance
 
@@ -48,9 +49,8 @@ def inbox(caller: Caller, project: str | None, *, mine: bool, limit: int, before
     """A page of approvals that wait for a decision; arguments as for the route. For use in a greenlet only."""
     by = caller.principal.name if mine else None
     with transaction(caller.access.runtime.database) as connection:
-        found = approvals.pending(
-            connection, projects=caller.projects(project), decider=by, before=before, limit=limit + 1
-        )
+        portion = Portion(caller.projects(project), limit + 1, before)
+        found = approvals.pending(connection, portion, decider=by)
         votes: dict[UUID, list[str]] = {each["id"]: [] for each in found}
         for vote in approvals.votes(connection, votes):
             votes[vote["workflow_id"]].append(vote["triggered_by"])

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from pydantic import Field
@@ -16,7 +16,7 @@ from interlock.api.feed import Feed, Listener
 from interlock.api.models import Text
 from interlock.api.newest import StreamedEvent
 from interlock.api.parameters import Project
-from interlock.api.problems import documented
+from interlock.api.problems import Responses, documented
 from interlock.workers.client.committed_event import CommittedEvent
 from interlock.workflows.audit.cursors import Place, not_ahead, order_of, text_of
 from interlock.workflows.input.names import NAME_LIMIT
@@ -63,7 +63,7 @@ class StreamFilter:
         )
 
 
-STREAM: dict[int | str, dict[str, Any]] = {
+STREAM: Responses = {
     200: {"model": CommittedEvent, "description": "Server-sent events; `data` of each is such JSON, `id` its `cursor`"}
 }
 

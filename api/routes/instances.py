@@ -11,7 +11,7 @@ from interlock.api.inside import inside
 from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstanceSummary, Taken, Text
 from interlock.api.paging import Paging
 from interlock.api.parameters import Asked, Limit, Project, page
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.problems import JsonAnswer, documented, repeated
 from interlock.api.rows import only, page_model
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
@@ -22,9 +22,6 @@ from interlock.workflows.audit.ids import event_name
 from interlock.workflows.errors import AlreadyExists
 
 router = APIRouter(tags=["instances"])
-
-
-REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": InstanceSummary, "description": "It was there already"}}
 
 
 class NewInstance(Taken):
@@ -48,7 +45,12 @@ async def list_instances(
     return await paging.page(instances.page, partial(only, InstanceSummary), type_=type, name=name, states=states)
 
 
-@router.post("/instances", status_code=201, response_model=InstanceSummary, responses=REPEATED | documented(409))
+@router.post(
+    "/instances",
+    status_code=201,
+    response_model=InstanceSummary,
+    responses=repeated(InstanceSummary, "It was there already") | documented(409),
+)
 async def create_instance(caller: Called, wanted: NewInstance) -> JsonAnswer:
     """Create an instance. Its name is its idempotency key: the same again answers 200 with what was created."""
     made, new = await inside(_created, caller, wanted)

@@ -14,7 +14,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.paging import IN_STATE, Paging
 from interlock.api.parameters import IdempotencyKey, Project
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.problems import JsonAnswer, documented, repeated
 from interlock.api.routes.supervisor import worker_shown
 from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
@@ -36,8 +36,6 @@ from interlock.workers.supervision.recovery import JobError, recover_job
 from interlock.workflows.machines.supervision.job import DEEPEST, MOST_WORKERS
 
 router = APIRouter(tags=["jobs"])
-
-REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": RecordedMove, "description": "It was submitted before"}}
 
 
 class JobOrder(ActionReport):
@@ -75,7 +73,12 @@ class JobFault(ActionReason):
     error: Text | None = Field(None, description="what went wrong; kept in the event")
 
 
-@router.post("/jobs", status_code=201, response_model=RecordedMove, responses=REPEATED | documented(409))
+@router.post(
+    "/jobs",
+    status_code=201,
+    response_model=RecordedMove,
+    responses=repeated(RecordedMove, "It was submitted before") | documented(409),
+)
 async def submit_job(caller: Called, wanted: JobOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Submit a job. Its name comes from the `request_id`, if there is one."""
 

@@ -11,13 +11,14 @@ from fastapi import APIRouter, Query, Request
 from sqlalchemy.util import greenlet_spawn
 
 from interlock.api.access import Called, Caller
+from interlock.api.acting import Acting
 from interlock.api.inside import inside
 from interlock.api.models import Text, TriggerReceipt
 from interlock.api.operating import ActOrder, operate_on, require_operator
 from interlock.api.outcomes import ACCEPTED, told
 from interlock.api.paging import IN_STATE, Paging
-from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Limit, Project, Wait, one_key, page
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.parameters import WAIT_SECONDS, Limit, Project, Wait, one_key, page
+from interlock.api.problems import JsonAnswer, documented, repeated
 from interlock.api.routes import overrides
 from interlock.api.rows import only, page_model
 from interlock.api.run_logs import LogPart
@@ -51,7 +52,6 @@ router = APIRouter(tags=["runs"])
 
 NO_FOLDER = "/"  # of a plan that names none; none of its paths is then where a plan's may be
 PART_BYTES, MOST_BYTES = 65_536, 1_048_576
-REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": AcceptedRun, "description": "It was submitted before"}}
 PLAN: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -65,7 +65,11 @@ PLAN: dict[str, Any] = {
 
 
 @router.post(
-    "/runs", status_code=201, response_model=AcceptedRun, responses=REPEATED | documented(409), openapi_extra=PLAN
+    "/runs",
+    status_code=201,
+    response_model=AcceptedRun,
+    responses=repeated(AcceptedRun, "It was submitted before") | documented(409),
+    openapi_extra=PLAN,
 )
 async def submit_plan(  # noqa: PLR0917 - what is said beside the plan
     caller: Called,
@@ -159,20 +163,14 @@ def _run(caller: Caller, ref: str, project: str | None, *, write: bool = False) 
 
 
 @router.post("/runs/{ref}/cancel", response_model=TriggerReceipt, responses=ACCEPTED | documented(409, 410))
-async def cancel_run(  # noqa: PLR0917 - what every trigger has
-    caller: Called,
-    ref: Text,
-    why: RunReason,
-    project: Project = None,
-    key: IdempotencyKey = None,
-    wait: Wait = WAIT_SECONDS,
-) -> JsonAnswer:
+async def cancel_run(acting: Acting, why: RunReason, wait: Wait = WAIT_SECONDS) -> JsonAnswer:
     """Cancel a run: running tasks are stopped, pending ones never start."""
+    caller = acting.caller
 
     def fire() -> Receipt:
-        run_id = _run(caller, ref, project, write=True)
+        run_id = _run(caller, acting.ref, acting.project, write=True)
         client, by = caller.client(ref=run_id, write=True), caller.principal.name
-        data, request_id = {"reason": reason("reason", why.reason)}, one_key(why.request_id, key)
+        data, request_id = {"reason": reason("reason", why.reason)}, one_key(why.request_id, acting.key)
         return client.fire(run_id, "cancel", by=by, request_id=request_id, data=data)
 
     (outcome,) = await caller.outcomes([await inside(fire)], wait, just_fired=True)

@@ -13,7 +13,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Taken, Text
 from interlock.api.paging import IN_STATE, Paging
 from interlock.api.parameters import IdempotencyKey, Project
-from interlock.api.problems import JsonAnswer, documented
+from interlock.api.problems import JsonAnswer, documented, repeated
 from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
     ActionReason,
@@ -33,7 +33,6 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 
 router = APIRouter(tags=["supervision"])
 
-REPEATED: dict[int | str, dict[str, Any]] = {200: {"model": NewWorker, "description": "It was created before"}}
 Names = Annotated[list[Text] | None, Field(max_length=1_000)]
 
 
@@ -86,7 +85,12 @@ class WorkerSign(Taken):
     secret: Text = Field(description="the worker's")
 
 
-@router.post("/workers", status_code=201, response_model=NewWorker, responses=REPEATED | documented(409))
+@router.post(
+    "/workers",
+    status_code=201,
+    response_model=NewWorker,
+    responses=repeated(NewWorker, "It was created before") | documented(409),
+)
 async def create_worker(caller: Called, wanted: WorkerOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Create an idle worker, whose secret is shown once. Its name comes from the `request_id`, if there is one."""
 

@@ -304,9 +304,7 @@ def list_(
       interlock list --type story --state review --project billing
     """
     states = _states(asked.client, type_, state) if type_ or state else []
-    return instances.page(
-        asked.connection, projects=asked.projects, type_=type_ or None, states=states, limit=asked.limit
-    )
+    return instances.page(asked.connection, asked.portion, type_=type_ or None, states=states)
 
 
 def _states(client: Client, type_: str, state: str) -> list[str]:

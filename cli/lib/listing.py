@@ -11,6 +11,7 @@ from interlock.cli.lib.options import sharing
 from interlock.cli.lib.output import AsJson, Limit, print_json
 from interlock.cli.lib.projects import OnlyProject, print_list
 from interlock.db.connection import transaction
+from interlock.db.core.portions import Portion
 from interlock.workers.client.client import Client
 from interlock.workflows.output.counts import number_of
 
@@ -28,9 +29,9 @@ class Listing:
     limit: int
 
     @property
-    def projects(self) -> list[str] | None:
-        """The project for queries that take several; None: all."""
-        return None if self.project is None else [self.project]
+    def portion(self) -> Portion:
+        """The same, for queries that take several projects."""
+        return Portion(None if self.project is None else [self.project], self.limit)
 
 
 def lists(

@@ -22,4 +22,4 @@ def newest_entries(asked: Listing, run: str, states: tuple[str, ...]) -> Iterabl
     """
     within = asked.project or asked.client.project
     run_id = instances.find(asked.connection, run, within, "run")["id"] if run else None
-    return patches.page(asked.connection, projects=asked.projects, run=run_id, states=states, limit=asked.limit)
+    return patches.page(asked.connection, asked.portion, run=run_id, states=states)

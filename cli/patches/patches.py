@@ -1,7 +1,7 @@
 """`interlock patch`: list and show ledger entries, drop quarantined patches, roll back committed ones."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,8 @@ import typer
 
 from interlock.cli.lib import completing
 from interlock.cli.lib.listing import Listing, Row, lists
-from interlock.cli.lib.options import person
+from interlock.cli.lib.options import By, Reason
+from interlock.cli.lib.orders import Order, ordered
 from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
 from interlock.cli.lib.overriding import Act, overriding
 from interlock.cli.lib.signals import ending_well
@@ -26,6 +27,7 @@ from interlock.workers.operations.rollback import roll_back
 from interlock.workers.overrides.correct_patch import correct_patch
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
+from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
 from interlock.workflows.output.escaping import shown
@@ -36,8 +38,6 @@ Ref = Annotated[
         help="Ledger entry: NAME, patch_ledger/NAME or UUID.", autocompletion=completing.named("patch_ledger")
     ),
 ]
-By = Annotated[str, person("The responsible operator.")]
-Reason = Annotated[str, typer.Option(help="Why.")]
 
 COLUMNS = ("entity_id", "state", "commit_sha", "apply_retries", "updated_at")
 
@@ -119,15 +119,15 @@ def create_(
 app.command("plan", help=f"The same as `interlock compensation plan`. {PLAN_HELP}")(plan_)
 
 
+def _say_rolled_back(done: Mapping[str, Any]) -> None:
+    say(("rolled back", "green"), f" {done['entity_id']}")
+    actions = map(_row, done["compensation"]["actions"])
+    print_table("what was done", actions, ("action", "required", "success", "message"))
+
+
 @app.command("roll-back")
-def roll_back_(
-    ref: Ref,
-    by: By,
-    reason: Reason,
-    plan: PlanFile = None,
-    mended: Mended = None,
-    as_json: AsJson = False,
-) -> None:
+@ordered(_say_rolled_back)
+def roll_back_(order: OverrideOrder, ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Order:
     """Roll a committed patch back with a compensation plan. The reverts and required gates run first, then
     the branch moves, then the ledger is updated. If a required action fails, nothing is changed. For a patch that was
     reverted by hand, give --commit-sha. The same as `interlock override rollback-patch`, which also has --dry-run.
@@ -142,12 +142,13 @@ def roll_back_(
       interlock patch roll-back demo-1/api/fix^1 --plan plan.json --by ann --reason "regression in billing"
     """
     wanted = read_plan_file(plan) if plan else None
-    with ending_well(), Client() as client:
-        done = roll_back(client.runtime, ref, wanted, by=by, reason=reason, mended=mended)
-    if print_json(asdict(done) | {"by": by, "reason": reason}, as_json):
-        return
-    say(("rolled back", "green"), f" {done.entity_id}")
-    print_table("what was done", map(_row, done.compensation["actions"]), ("action", "required", "success", "message"))
+
+    def act(runtime: Runtime) -> dict[str, Any]:
+        who = {"by": order.by, "reason": order.reason}
+        with ending_well():
+            return asdict(roll_back(runtime, ref, wanted, **who, mended=mended)) | who
+
+    return act
 
 
 @app.command("drop")

@@ -14,4 +14,4 @@ def runs(asked: Listing) -> Iterable[Row]:
     Example:
       interlock runs --limit 5 --json | jq -r '.[].name'
     """
-    return plans.newest_runs(asked.connection, projects=asked.projects, limit=asked.limit)
+    return plans.newest_runs(asked.connection, asked.portion)

@@ -15,6 +15,7 @@ from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.db.core.instances import InstanceRow
+from interlock.db.core.portions import Portion
 from interlock.workers.client.receipts import Receipt
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workflows.errors import BadInput, UnknownWorkflow
@@ -42,15 +43,9 @@ async def list_instances(  # noqa: PLR0917 - its filters
 
     def listed() -> list[InstanceRow]:
         with transaction(caller.access.runtime.database) as connection:
-            return instances.page(
-                connection,
-                projects=caller.principal.projects,
-                type_=type or None,
-                name=name or None,
-                states=[state] if state else (),
-                before=before,
-                limit=ROWS + 1,
-            )
+            portion = Portion(caller.principal.projects, ROWS + 1, before)
+            states = [state] if state else ()
+            return instances.page(connection, portion, type_=type or None, name=name or None, states=states)
 
     found = keyset(await inside(listed), ROWS)
     catalogue = caller.access.runtime.catalogue

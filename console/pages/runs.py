@@ -16,6 +16,7 @@ from interlock.console.rendering import page
 from interlock.console.run_graph import drawn, graph
 from interlock.console.session import Lister, Visitor
 from interlock.db.connection import transaction
+from interlock.db.core.portions import Portion
 from interlock.db.orchestration import plans, run_tree
 from interlock.workers.orchestration.run_view import RunView, Watch
 
@@ -32,14 +33,8 @@ async def list_runs(request: Request, caller: Lister, state: Asked = None, befor
 
     def read() -> list[dict[str, Any]]:
         with transaction(caller.access.runtime.database) as connection:
-            rows = plans.newest_runs(
-                connection,
-                projects=caller.principal.projects,
-                state=state or None,
-                before=before,
-                limit=PAGE + 1,
-            )
-            return [dict(row) for row in rows]
+            portion = Portion(caller.principal.projects, PAGE + 1, before)
+            return [dict(row) for row in plans.newest_runs(connection, portion, state=state or None)]
 
     found = keyset(await inside(read), PAGE)
     return page(request, "runs.html", runs=found["items"], next=found["next"], state=state)

@@ -1,12 +1,12 @@
 """Approvals: what they hold, who has voted, and what they release."""
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import cast
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, RowMapping, not_, or_, select
 
-from interlock.db.core.instances import InstanceRow
+from interlock.db.core.instances import InstanceRow, of_portion
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.fast_path import Row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, queries, returning
@@ -47,37 +47,23 @@ SELECT r.seq, a.id, a.entity_id, a.context->'deciders' AS deciders, t.metadata->
 """)
 
 
-def pending(
-    connection: Connection,
-    *,
-    projects: Collection[str] | None = None,
-    decider: str | None = None,
-    before: UUID | None = None,
-    limit: int,
-) -> list[InstanceRow]:
+def pending(connection: Connection, portion: Portion = NEWEST, *, decider: str | None = None) -> list[InstanceRow]:
     """Approvals that are to be decided, newest first.
 
     Args:
         connection: any.
-        projects: of these only; None: of all.
+        portion: which of them.
         decider: only those that this name may approve: it is one of their deciders, if they name any, and not the
             author (APPROVAL-2). Who has voted already may be among them.
-        before: only older ones than this, for the next page: its id.
-        limit: the most to return.
     """
     context = instances.c.context
     query = select(instances).where(instances.c.workflow_type == "approval", instances.c.current_state == "pending")
-    if projects is not None:
-        query = query.where(instances.c.project.in_(projects))
     if decider is not None:
         anybody = or_(not_(context.has_key("deciders")), context["deciders"] == [])
         query = query.where(
             or_(anybody, context["deciders"].has_key(decider)), context["author"].astext.is_distinct_from(decider)
         )
-    if before is not None:
-        query = query.where(instances.c.id < before)
-    found = connection.execute(query.order_by(instances.c.id.desc()).limit(limit)).mappings()
-    return [cast(InstanceRow, dict(row)) for row in found]
+    return of_portion(connection, query, portion)
 
 
 def votes(connection: Connection, ids: Iterable[UUID]) -> Sequence[RowMapping]:

@@ -307,9 +307,9 @@ def redrive(
     connection: Connection,
     effect_ids: Sequence[UUID] | None = None,
     *,
+    project: str | None = None,
     by: str = "system",
     reason: str = "",
-    project: str | None = None,
 ) -> Sequence[RowMapping]:
     """Give dead effects (all, or those named; of a project, if given) a new set of attempts; returns those revived.
 

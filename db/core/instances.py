@@ -28,6 +28,7 @@ from sqlalchemy.sql import Select
 
 from interlock.db import fast_path
 from interlock.db.core.archive import archived_instances
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.fast_path import Row
 from interlock.db.schema import in_schema
 from interlock.db.statements import Rows, among, matching, returning
@@ -338,56 +339,38 @@ def _named(table: Table, ref: str, types: Sequence[str]) -> ColumnElement[bool]:
 
 def page(
     connection: Connection,
+    portion: Portion = NEWEST,
     *,
-    projects: Collection[str] | None = None,
     type_: str | None = None,
     name: str | None = None,
     states: Iterable[str] = (),
-    before: UUID | None = None,
-    limit: int = 50,
 ) -> list[InstanceRow]:
-    """The newest instances.
-
-    Args:
-        connection: any.
-        projects: of these only; None: of all.
-        type_, name, states: only those of this type, with this entity id, in one of these states.
-        before: only older ones than this, for the next page: its id.
-        limit: the most to return.
-    """
-    query: Select[Any] = select(instances).order_by(instances.c.id.desc()).limit(limit)
-    query = matching(query, (instances.c.workflow_type, type_), (instances.c.entity_id, name))
-    if projects is not None:
-        query = query.where(instances.c.project.in_(projects))
+    """The newest instances: of this type, with this entity id, in one of these states, where these are given."""
+    query = matching(select(instances), (instances.c.workflow_type, type_), (instances.c.entity_id, name))
     if wanted := list(states):
         query = query.where(instances.c.current_state.in_(wanted))
-    if before is not None:
-        query = query.where(instances.c.id < before)
-    return [cast(InstanceRow, dict(row)) for row in connection.execute(query).mappings()]
+    return of_portion(connection, query, portion)
 
 
-def newest(
-    query: Select[Any],
-    key: Column[UUID],
-    projects: Collection[str] | None,
-    limit: int,
-    before: UUID | None = None,
-) -> Select[Any]:
-    """Of a query for rows of a typed table, whose `key` is their instance: the newest.
+def of_portion(connection: Connection, query: Select[Any], portion: Portion) -> list[InstanceRow]:
+    """Of a query for instances, a portion of the newest."""
+    if portion.projects is not None:
+        query = query.where(instances.c.project.in_(portion.projects))
+    if portion.before is not None:
+        query = query.where(instances.c.id < portion.before)
+    found = connection.execute(query.order_by(instances.c.id.desc()).limit(portion.limit)).mappings()
+    return [cast(InstanceRow, dict(row)) for row in found]
 
-    Args:
-        query, key: see above.
-        projects: of these only; None: of all.
-        limit: the most to return.
-        before: only older ones than this, for the next page: its id.
-    """
+
+def newest(query: Select[Any], key: Column[UUID], portion: Portion) -> Select[Any]:
+    """Of a query for rows of a typed table, whose `key` is their instance: a portion of the newest."""
     age = tuple_(key.table.c.created_at, key)
     query = query.join(instances, instances.c.id == key).order_by(key.table.c.created_at.desc(), key.desc())
-    if projects is not None:
-        query = query.where(instances.c.project.in_(projects))
-    if before is not None:
-        query = query.where(age < select(key.table.c.created_at, key).where(key == before).scalar_subquery())
-    return query.limit(limit)
+    if portion.projects is not None:
+        query = query.where(instances.c.project.in_(portion.projects))
+    if portion.before is not None:
+        query = query.where(age < select(key.table.c.created_at, key).where(key == portion.before).scalar_subquery())
+    return query.limit(portion.limit)
 
 
 def linked(connection: Connection, ids: Sequence[UUID], roles: Collection[str] | None = None) -> list[Row]:

@@ -1,6 +1,5 @@
 """Test gates, as operators look at them: lists, and one with what its command printed (docs/spec/gate.md)."""
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import TypedDict, cast
 from uuid import UUID
@@ -8,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, func, select
 
 from interlock.db.core.instances import newest
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.statements import matching
 from interlock.db.tables.core import instances, links
 from interlock.db.tables.orchestration import patch_ledger_entries as entries
@@ -58,24 +58,22 @@ _SHOWN = tuple(gates.c[each] for each in ("command", "depends_on", "stdout", "st
 
 def page(
     connection: Connection,
+    portion: Portion = NEWEST,
     *,
-    projects: Collection[str] | None = None,
     run: UUID | None = None,
     patch: UUID | None = None,
     state: str | None = None,
-    before: UUID | None = None,
-    limit: int = 50,
 ) -> list[ListedGate]:
     """The newest gates, those that were run again included.
 
     Args:
         connection: any.
-        projects, before, limit: see `instances.newest`.
+        portion: which of them.
         run: of this run only.
         patch: only those that judge the task of this ledger entry.
         state: in this one only.
     """
-    query = newest(select(*_LISTED), gates.c.gate_id, projects, limit, before)
+    query = newest(select(*_LISTED), gates.c.gate_id, portion)
     query = matching(query, (gates.c.run_id, run), (gates.c.state, state))
     if patch is not None:
         task = select(entries.c.task_id).where(entries.c.ledger_id == patch).scalar_subquery()

@@ -1,6 +1,6 @@
 """Supervised workers and jobs (docs/spec/supervision.md): rows, allocations and resources."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping, case, cast, func, select, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from interlock.db.core.instances import newest
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.orchestration import itself
 from interlock.db.orchestration.workers import BEAT
 from interlock.db.schema import in_schema, lock_number
@@ -101,15 +102,13 @@ def worker(connection: Connection, worker_id: UUID, *, lock: bool = False) -> Ro
 
 def workers(
     connection: Connection,
+    portion: Portion = NEWEST,
     *,
-    projects: Collection[str] | None = None,
     status: str | None = None,
     job_id: UUID | None = None,
-    before: UUID | None = None,
-    limit: int = 50,
 ) -> Sequence[RowMapping]:
-    """The newest supervised workers, filtered by projects, status and job if given; see `instances.newest`."""
-    query = newest(select(*_WORKER), supervised_workers.c.id, projects, limit, before)
+    """The newest supervised workers, filtered by status and job if given."""
+    query = newest(select(*_WORKER), supervised_workers.c.id, portion)
     query = matching(query, (supervised_workers.c.status, status))
     if job_id:
         held = select(links.c.target_id).where(links.c.source_id == job_id, links.c.role == "workers")
@@ -122,16 +121,9 @@ def job(connection: Connection, job_id: UUID) -> RowMapping:
     return connection.exec_driver_sql(_JOB_AND_IDLE, {"id": job_id}).mappings().one()
 
 
-def jobs_page(
-    connection: Connection,
-    *,
-    projects: Collection[str] | None = None,
-    status: str | None = None,
-    before: UUID | None = None,
-    limit: int = 50,
-) -> Sequence[RowMapping]:
-    """The newest jobs, filtered by projects and status if given; see `instances.newest`."""
-    query = matching(newest(select(*_JOB), jobs.c.id, projects, limit, before), (jobs.c.status, status))
+def jobs_page(connection: Connection, portion: Portion = NEWEST, *, status: str | None = None) -> Sequence[RowMapping]:
+    """The newest jobs, of a status if given."""
+    query = matching(newest(select(*_JOB), jobs.c.id, portion), (jobs.c.status, status))
     return connection.execute(query).mappings().all()
 
 

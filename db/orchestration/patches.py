@@ -1,6 +1,6 @@
 """Patches and their ledger entries, as effects and operators need them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, cast
 from uuid import UUID
@@ -10,6 +10,7 @@ from sqlalchemy import cast as sql_cast
 
 from interlock.db.core.instances import find as find_instance
 from interlock.db.core.instances import newest
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.fast_path import rows
 from interlock.db.schema import in_schema
 from interlock.db.statements import among, matching, one, queries
@@ -222,14 +223,12 @@ def _carried_by(run: UUID) -> ColumnElement[bool]:
 
 def page(
     connection: Connection,
+    portion: Portion = NEWEST,
     *,
-    projects: Collection[str] | None = None,
     run: UUID | None = None,
     states: Iterable[str] = (),
-    before: UUID | None = None,
-    limit: int = 100,
 ) -> list[ListedPatch]:
-    """The newest ledger entries, filtered by projects, run and states if given; see `instances.newest`."""
+    """The newest ledger entries, filtered by run and states if given."""
     query = select(
         instances.c.entity_id,
         instances.c.project,
@@ -242,7 +241,7 @@ def page(
         entries.c.rollback_reason,
         entries.c.updated_at,
     )
-    query = matching(newest(query, entries.c.ledger_id, projects, limit, before), (entries.c.run_id, run))
+    query = matching(newest(query, entries.c.ledger_id, portion), (entries.c.run_id, run))
     if wanted := list(states):
         query = query.where(among(entries.c.state, wanted))
     return [cast(ListedPatch, dict(row)) for row in connection.execute(query).mappings()]

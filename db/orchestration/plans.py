@@ -1,6 +1,6 @@
 """The submitted plans, the texts of their patches, and their runs."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +8,7 @@ from sqlalchemy import Connection, RowMapping, insert, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 
 from interlock.db.core.instances import newest
+from interlock.db.core.portions import NEWEST, Portion
 from interlock.db.statements import matching
 from interlock.db.tables.core import instances
 from interlock.db.tables.orchestration import commands, patches, plans, runs, tasks, workstreams
@@ -30,23 +31,8 @@ def of_run(connection: Connection, run_id: UUID) -> RowMapping | None:
     return connection.execute(select(plans).where(plans.c.run_id == run_id)).mappings().first()
 
 
-def newest_runs(
-    connection: Connection,
-    *,
-    projects: Collection[str] | None = None,
-    state: str | None = None,
-    before: UUID | None = None,
-    limit: int,
-) -> Sequence[RowMapping]:
-    """The newest runs: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end.
-
-    Args:
-        connection: any.
-        projects: of these only; None: of all.
-        state: in this one only.
-        before: only older ones than this, for the next page: its id.
-        limit: the most to return.
-    """
+def newest_runs(connection: Connection, portion: Portion = NEWEST, *, state: str | None = None) -> Sequence[RowMapping]:
+    """The newest runs, in a state if given: `id`, `name`, `project`, `state`, `priority`, `plan`, start and end."""
     query = select(
         runs.c.run_id.label("id"),
         instances.c.entity_id.label("name"),
@@ -58,7 +44,7 @@ def newest_runs(
         runs.c.started_at,
         runs.c.completed_at,
     )
-    query = matching(newest(query, runs.c.run_id, projects, limit, before), (runs.c.state, state))
+    query = matching(newest(query, runs.c.run_id, portion), (runs.c.state, state))
     return connection.execute(query).mappings().all()
 
 

@@ -13,6 +13,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
+from interlock.db.core.portions import Portion
 from interlock.db.core.request_rows import Right, as_found, internal, itself
 from interlock.db.operations import operators
 from interlock.db.orchestration import jobs
@@ -120,9 +121,9 @@ class Actions(ABC):
     @door
     def newest(self, *, project: str | None = None, status: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """The newest, of one project and of one status if given."""
-        projects = [project] if project else None
+        portion = Portion([project] if project else None, limit)
         with transaction(self.client.runtime.database) as connection:
-            return [dict(row) for row in type(self)._page(connection, projects=projects, status=status, limit=limit)]
+            return [dict(row) for row in type(self)._page(connection, portion, status=status)]
 
     def _identified(self, ref: str | UUID) -> UUID:
         """The id of the one that a REF names. Raises as `db.core.instances.find`."""
