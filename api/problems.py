@@ -143,16 +143,17 @@ def answer(
     return JsonAnswer(body(kind, detail, **more), kind.status, problem=True, headers=headers)
 
 
-def repeated(model: type[BaseModel], description: str) -> Responses:
-    """The `responses` of a route that creates, for OpenAPI: 200 instead of 201 for what was there before."""
-    return {200: {"model": model, "description": description}}
-
-
 def documented(*statuses: int) -> Responses:
     """The `responses` of a route, for OpenAPI: these problems, and those that every route may answer with."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     wanted = sorted({*statuses, *EVERYWHERE})
     return {each: {"description": OF_STATUS[each].title, "content": content} for each in wanted}
+
+
+def creating(model: type[BaseModel], again: str) -> dict[str, Any]:
+    """The arguments of a route that creates: 201, or 200 for what was there already, which `again` says."""
+    repeated: Responses = {200: {"model": model, "description": again}}
+    return {"status_code": 201, "response_model": model, "responses": repeated | documented(409)}
 
 
 def kind_of(error: BaseException) -> ProblemKind:

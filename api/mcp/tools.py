@@ -151,9 +151,9 @@ def _add_runs(server: MCPServer[Any], door: ApiDoor) -> None:
         ctx: Ctx,
         *,
         run: Ref,
+        project: Project = None,
         task: Annotated[str, Field(description="WORKSTREAM/TASK")],
         after: Annotated[int | None, Field(description="`next` of the part before")] = None,
-        project: Project = None,
         wait: Seconds = 0.0,
     ) -> CallToolResult:
         """Read what a task printed, part by part; with `wait`, wait for more."""

@@ -22,7 +22,7 @@ from interlock.api.models import (
     Text,
 )
 from interlock.api.parameters import Wait
-from interlock.api.problems import JsonAnswer, Responses, documented, repeated
+from interlock.api.problems import JsonAnswer, Responses, creating, documented
 from interlock.api.working import AgentCalled
 from interlock.workers.pool.agent import Agent
 from interlock.workers.pool.claims import Claim
@@ -72,9 +72,7 @@ class TaskLog(Taken):
 
 @router.put(
     "/agent",
-    status_code=201,
-    response_model=RegisteredAgent,
-    responses=repeated(RegisteredAgent, "It lives already") | documented(409),
+    **creating(RegisteredAgent, "It lives already"),
 )
 async def register_agent(agent: AgentCalled, said: NewAgent) -> JsonAnswer:
     """Register as a worker of the project. Repeating it is harmless.

@@ -11,7 +11,7 @@ from interlock.api.inside import inside
 from interlock.api.models import EventPage, HistoryEvent, InstanceDetail, InstanceSummary, Taken, Text
 from interlock.api.paging import Paging
 from interlock.api.parameters import Asked, Limit, Project, page
-from interlock.api.problems import JsonAnswer, documented, repeated
+from interlock.api.problems import JsonAnswer, creating, documented
 from interlock.api.rows import only, page_model
 from interlock.db.audit.verify import Problem
 from interlock.db.connection import transaction
@@ -47,9 +47,7 @@ async def list_instances(
 
 @router.post(
     "/instances",
-    status_code=201,
-    response_model=InstanceSummary,
-    responses=repeated(InstanceSummary, "It was there already") | documented(409),
+    **creating(InstanceSummary, "It was there already"),
 )
 async def create_instance(caller: Called, wanted: NewInstance) -> JsonAnswer:
     """Create an instance. Its name is its idempotency key: the same again answers 200 with what was created."""

@@ -14,7 +14,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Text
 from interlock.api.paging import IN_STATE, Paging
 from interlock.api.parameters import IdempotencyKey, Project
-from interlock.api.problems import JsonAnswer, documented, repeated
+from interlock.api.problems import JsonAnswer, creating, documented
 from interlock.api.routes.supervisor import worker_shown
 from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
@@ -75,9 +75,7 @@ class JobFault(ActionReason):
 
 @router.post(
     "/jobs",
-    status_code=201,
-    response_model=RecordedMove,
-    responses=repeated(RecordedMove, "It was submitted before") | documented(409),
+    **creating(RecordedMove, "It was submitted before"),
 )
 async def submit_job(caller: Called, wanted: JobOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Submit a job. Its name comes from the `request_id`, if there is one."""

@@ -18,7 +18,7 @@ from interlock.api.operating import ActOrder, operate_on, require_operator
 from interlock.api.outcomes import ACCEPTED, told
 from interlock.api.paging import IN_STATE, Paging
 from interlock.api.parameters import WAIT_SECONDS, Limit, Project, Wait, one_key, page
-from interlock.api.problems import JsonAnswer, documented, repeated
+from interlock.api.problems import JsonAnswer, creating, documented
 from interlock.api.routes import overrides
 from interlock.api.rows import only, page_model
 from interlock.api.run_logs import LogPart
@@ -66,9 +66,7 @@ PLAN: dict[str, Any] = {
 
 @router.post(
     "/runs",
-    status_code=201,
-    response_model=AcceptedRun,
-    responses=repeated(AcceptedRun, "It was submitted before") | documented(409),
+    **creating(AcceptedRun, "It was submitted before"),
     openapi_extra=PLAN,
 )
 async def submit_plan(  # noqa: PLR0917 - what is said beside the plan

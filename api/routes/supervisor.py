@@ -13,7 +13,7 @@ from interlock.api.inside import inside
 from interlock.api.models import Taken, Text
 from interlock.api.paging import IN_STATE, Paging
 from interlock.api.parameters import IdempotencyKey, Project
-from interlock.api.problems import JsonAnswer, documented, repeated
+from interlock.api.problems import JsonAnswer, creating, documented
 from interlock.api.rows import only, page_model
 from interlock.api.supervision_models import (
     ActionReason,
@@ -87,9 +87,7 @@ class WorkerSign(Taken):
 
 @router.post(
     "/workers",
-    status_code=201,
-    response_model=NewWorker,
-    responses=repeated(NewWorker, "It was created before") | documented(409),
+    **creating(NewWorker, "It was created before"),
 )
 async def create_worker(caller: Called, wanted: WorkerOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Create an idle worker, whose secret is shown once. Its name comes from the `request_id`, if there is one."""

@@ -6,6 +6,7 @@ import typer
 
 from interlock.api.server import DEFAULT_PORT, configure_logs
 from interlock.api.server import serve as serve_api
+from interlock.cli.lib.options import Port, port_of
 from interlock.cli.lib.output import print_json, say
 from interlock.console.site import create_site
 from interlock.workers.settings import settings
@@ -16,7 +17,7 @@ app = typer.Typer(name="api", help="The HTTP API, for agents and programs with a
 @app.command("serve")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default: INTERLOCK_API_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = None,
+    port: Port = None,
 ) -> None:
     """Serve the HTTP API and the console. `interlock up` does this too, as its part `api`.
 
@@ -30,10 +31,8 @@ def serve(
       interlock api serve --host 0.0.0.0 --port 8443
     """
     chosen = settings()
-    if port is None:
-        port = DEFAULT_PORT if chosen.api_port is None else chosen.api_port
     configure_logs()
-    serve_api(create_site, chosen, host or chosen.api_host, port, say)
+    serve_api(create_site, chosen, host or chosen.api_host, port_of(port, chosen.api_port, DEFAULT_PORT), say)
 
 
 @app.command("document")

@@ -41,11 +41,7 @@ app.command("remove")(deprecated.remove)
 
 TYPE = Annotated[
     str,
-    typer.Argument(
-        metavar="TYPE",
-        help="A workflow type; `interlock definitions list` names them.",
-        autocompletion=completing.types,
-    ),
+    typer.Argument(metavar="TYPE", help="As `interlock definitions list` has it.", autocompletion=completing.types),
 ]
 VERSION = Annotated[str, typer.Option("--version", help="Its version; default: the newest.")]
 

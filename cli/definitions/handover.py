@@ -28,7 +28,7 @@ from interlock.workflows.catalogue import Catalogue
 from interlock.workflows.definition import Definition
 from interlock.workflows.errors import BadInput
 from interlock.workflows.forms.forms import FORMS
-from interlock.workflows.forms.parts import file_name
+from interlock.workflows.forms.parts import called, file_name
 from interlock.workflows.forms.start_log import StartLog, held_log, log_of
 
 HELP = """\
@@ -124,10 +124,6 @@ class _OfVersion:
     quiet: bool
 
     @property
-    def _called(self) -> str:
-        return f"{self.definition.type}@{self.definition.version}"
-
-    @property
     def _file(self) -> Path:
         return self.output / file_name(self.definition, ".jsonl")
 
@@ -138,17 +134,17 @@ class _OfVersion:
         """Freeze them, or only some, and write all that are frozen."""
         if not self.order.dry_run:
             make(self.output)  # before anything is frozen
-        with bar(f"freezing {self._called}", self.quiet) as shown:
+        with bar(f"freezing {called(self.definition)}", self.quiet) as shown:
             moved = freeze(self.runtime, self._choice(only), self.order, on(shown))
         if self.order.dry_run:
-            return HandoverResult(self._called, True, moved)
+            return HandoverResult(called(self.definition), True, moved)
         export_files([self.definition], FORMS["temporal"], self.output)
-        return HandoverResult(self._called, False, moved, self._write())
+        return HandoverResult(called(self.definition), False, moved, self._write())
 
     def _write(self) -> HandoverFile:
         """Write all that are frozen, also of other projects."""
         every = Choice(self.definition.type, self.definition.version)
-        with bar(f"writing {self._called}", self.quiet) as shown:
+        with bar(f"writing {called(self.definition)}", self.quiet) as shown:
             return handover_file.write_frozen(self.runtime, every, self._file, on(shown))
 
     def confirm(self) -> HandoverResult:
@@ -158,7 +154,7 @@ class _OfVersion:
     def take_back(self, *, without_log: bool) -> HandoverResult:
         """Give back those that were not started. They are not in the file any more, or somebody could start them."""
         if not self._frozen():
-            return HandoverResult(self._called, self.order.dry_run, HandoverMoves())
+            return HandoverResult(called(self.definition), self.order.dry_run, HandoverMoves())
         if not (without_log or log_of(self._file).exists()):
             why = "bring it from where `start` was run; if it never was, add --without-log"
             raise BadInput(f"{log_of(self._file)}, which says what was started, is missing: {why}")
@@ -175,9 +171,9 @@ class _OfVersion:
 
     def _settle(self, *, back: bool) -> HandoverResult:
         log = StartLog.of(self._file)
-        with bar(f"{'taking back' if back else 'confirming'} {self._called}", self.quiet) as shown:
+        with bar(f"{'taking back' if back else 'confirming'} {called(self.definition)}", self.quiet) as shown:
             moved = settle(self.runtime, self._choice(), self.order, log, back=back, progress=on(shown))
-        return HandoverResult(self._called, self.order.dry_run, moved)
+        return HandoverResult(called(self.definition), self.order.dry_run, moved)
 
 
 def _print_result(done: HandoverResult, verb: str) -> None:

@@ -20,8 +20,14 @@ def person(message: str, *names: str) -> Any:
     return typer.Option(*names, help=message, default_factory=os_user, show_default="the OS user")
 
 
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")]
 By = Annotated[str, person("The operator.")]
 Reason = Annotated[str, typer.Option(help="Why; stored in history.")]
+
+
+def port_of(*wanted: int | None) -> int:
+    """The first port that is given; the last one always is."""
+    return next(each for each in wanted if each is not None)
 
 
 def sharing(

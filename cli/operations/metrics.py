@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.lib.options import Port, port_of
 from interlock.cli.lib.output import AsJson, print_json, print_table, say
 from interlock.workers.operations import metrics_server
 from interlock.workers.operations.metrics import METRICS, read
@@ -24,7 +25,7 @@ app = typer.Typer(
 @app.command("serve")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default: INTERLOCK_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = None,
+    port: Port = None,
 ) -> None:
     """Serve `/metrics` for Prometheus. `interlock up` does this too, as its part `metrics`.
 
@@ -37,9 +38,7 @@ def serve(
       interlock metrics serve --host 0.0.0.0 --port 9464
     """
     chosen = settings()
-    if port is None:
-        port = DEFAULT_PORT if chosen.metrics_port is None else chosen.metrics_port
-    metrics_server.serve(chosen, host or chosen.host, port, say)
+    metrics_server.serve(chosen, host or chosen.host, port_of(port, chosen.metrics_port, DEFAULT_PORT), say)
 
 
 @app.command("show")

@@ -23,9 +23,7 @@ from interlock.workflows.output.counts import number_of
 def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
-    print_roles: Annotated[
-        bool, typer.Option("--print-roles", help="Print the SQL with which a DBA prepares the database.")
-    ] = False,
+    print_roles: Annotated[bool, typer.Option("--print-roles", help="Print the SQL for a DBA to run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the database to the newest schema and record the definitions.

@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 run = typer.Typer(help="Run a playbook step by step; it asks before each change.", no_args_is_help=True)
 app.add_typer(run, name="run")
+Name = Annotated[str, typer.Argument(help="A name from `interlock playbook list`.")]
 
 
 def pages() -> dict[str, Path]:
@@ -56,10 +57,7 @@ def list_(as_json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show(
-    name: Annotated[str, typer.Argument(help="A name from `interlock playbook list`.")],
-    as_json: AsJson = False,
-) -> None:
+def show(name: Name, as_json: AsJson = False) -> None:
     """Show a playbook: symptom, check, cure.
 
     \b

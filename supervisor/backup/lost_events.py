@@ -1,6 +1,6 @@
 """Events that were committed after a backup was taken, as far as the journal or the Redis stream has them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -61,15 +61,7 @@ def of_stream(redis: "Redis", since: datetime) -> Iterator[PublishedEvent]:
         for _, each in entries:
             fields: dict[str, Any] = {_text(key): _text(value) for key, value in (each or {}).items()}
             if datetime.fromisoformat(fields["created_at"]) > since - MARGIN:
-                yield PublishedEvent(
-                    UUID(fields["workflow_id"]),
-                    int(fields["seq"]),
-                    fields["event_id"],
-                    f"{fields['type']}/{fields['entity_id']}",
-                    fields["trigger"],
-                    fields["to_state"],
-                    fields["created_at"],
-                )
+                yield _event(fields)
         after = f"({_text(entries[-1][0])}"
 
 
@@ -89,15 +81,19 @@ def lost(database: Engine, published: Iterable[PublishedEvent]) -> list[Publishe
 
 
 def _from_journal(event: dict[str, Any]) -> PublishedEvent:
-    context = event["context"]
+    at = event["timestamp"].replace("Z", "+00:00")
+    return _event({**event["context"], **event, "type": event["entity_type"], "created_at": at})
+
+
+def _event(fields: Mapping[str, Any]) -> PublishedEvent:
     return PublishedEvent(
-        UUID(context["workflow_id"]),
-        int(context["seq"]),
-        event["event_id"],
-        f"{event['entity_type']}/{event['entity_id']}",
-        event["trigger"],
-        event["to_state"],
-        event["timestamp"].replace("Z", "+00:00"),
+        UUID(fields["workflow_id"]),
+        int(fields["seq"]),
+        fields["event_id"],
+        f"{fields['type']}/{fields['entity_id']}",
+        fields["trigger"],
+        fields["to_state"],
+        fields["created_at"],
     )
 
 

@@ -106,7 +106,7 @@ def test_the_specifications_example_is_read_and_written_alike() -> None:
     assert [len(each.signature) for each in note.signatures] == [64, 72]
     checkpoint = parsed_checkpoint(note.text)
     assert (checkpoint.origin, checkpoint.size) == ("example.com/behind-the-sofa", 20852163)
-    assert checkpoint.text() == note.text
+    assert str(checkpoint) == note.text
 
 
 def test_roots_and_proofs_are_those_of_certificate_transparency() -> None:

@@ -30,7 +30,7 @@ TrustedKeys = Mapping[str, Ed25519PublicKey]
 
 def signed(signer: Signer, size: int, root: bytes) -> Note:
     """A signed checkpoint."""
-    text = Checkpoint(PREFIX + signer.name, size, root).text()
+    text = str(Checkpoint(PREFIX + signer.name, size, root))
     return Note(text, (signature(PREFIX + signer.name, signer, text),))
 
 

@@ -132,31 +132,26 @@ def _order(entry: bytes) -> Place:
 
 
 def _from_entry(order: Place, fields: Mapping[bytes, bytes]) -> CommittedEvent:
-    said = {name.decode(): value.decode() for name, value in fields.items()}
-    return CommittedEvent(
-        cursor=text_of(order),
-        event_id=said["event_id"],
-        project=said["project"],
-        type=said["type"],
-        entity_id=said["entity_id"],
-        workflow_id=UUID(said["workflow_id"]),
-        seq=int(said["seq"]),
-        from_state=said["from_state"],
-        to_state=said["to_state"],
-        trigger=said["trigger"],
-        by=said["triggered_by"],
-        request_id=said["request_id"],
-        severity=said["severity"],
-        named_event=said["named_event"] or None,
-        metadata=read(said["metadata"]),
-        created_at=datetime.fromisoformat(said["created_at"]),
-    )
+    said: dict[str, Any] = {name.decode(): value.decode() for name, value in fields.items()}
+    read_values = {
+        "workflow_type": said["type"],
+        "workflow_id": UUID(said["workflow_id"]),
+        "seq": int(said["seq"]),
+        "named_event": said["named_event"] or None,
+        "metadata": read(said["metadata"]),
+        "created_at": datetime.fromisoformat(said["created_at"]),
+    }
+    return _event(text_of(order), said["event_id"], said | read_values)
 
 
 def _from_row(row: Mapping[str, Any], restored: Sequence[int]) -> CommittedEvent:
+    return _event(cursor_of((row["xid"], row["position"]), restored), event_name(row["id"]), row)
+
+
+def _event(cursor: str, event_id: str, row: Mapping[str, Any]) -> CommittedEvent:
     return CommittedEvent(
-        cursor=cursor_of((row["xid"], row["position"]), restored),
-        event_id=event_name(row["id"]),
+        cursor=cursor,
+        event_id=event_id,
         project=str(row["project"]),
         type=row["workflow_type"],
         entity_id=row["entity_id"],

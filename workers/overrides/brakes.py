@@ -61,10 +61,8 @@ def release_brake(runtime: Runtime, name: str, order: OverrideOrder, *, project:
     """Release a brake: what it held goes on, in the order accepted, and what was used up is forgiven.
 
     Args:
-        runtime: whose database and definitions.
+        runtime, order, project: see `put_brake`.
         name: the brake's, as `interlock brake list` shows it.
-        order: the operator, and why.
-        project: default: the runtime's.
 
     Returns:
         The brake's instance.

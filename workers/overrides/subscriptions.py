@@ -188,13 +188,10 @@ def replayed(runtime: Runtime, going: Replay) -> int:
 
 @door
 def skip_event(runtime: Runtime, ref: str | UUID, order: OverrideOrder) -> str:
-    """Give up on the event that a subscription's endpoint refuses, and go on behind it (SUBSCRIPTION-11).
+    """Give up on the event that a subscription's endpoint refuses, and go on behind it (SUBSCRIPTION-11); returns its id.
 
     Args:
         runtime, ref, order: see `change_subscription`.
-
-    Returns:
-        The event's id.
 
     Raises:
         NotAnOperator: `order.by` is none.

@@ -20,14 +20,13 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 class NoteSignature(NamedTuple):
-    """A signature line: the key's name, its id (4 bytes), and the signature."""
+    """A signature line, with its newline: the key's name, its id (4 bytes), and the signature."""
 
     name: str
     key_id: bytes
     signature: bytes
 
-    def line(self) -> str:
-        """The line, with its newline."""
+    def __str__(self) -> str:
         return f"— {self.name} {b64encode(self.key_id + self.signature).decode()}\n"
 
 
@@ -38,18 +37,17 @@ class Note(NamedTuple):
     signatures: tuple[NoteSignature, ...]
 
     def __str__(self) -> str:
-        return f"{self.text}\n{''.join(each.line() for each in self.signatures)}"
+        return f"{self.text}\n{''.join(map(str, self.signatures))}"
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint's text says: whose tree, its number of leaves, and its root."""
+    """A checkpoint's text, which is signed: whose tree, its number of leaves, and its root."""
 
     origin: str
     size: int
     root: bytes
 
-    def text(self) -> str:
-        """The text that is signed."""
+    def __str__(self) -> str:
         return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
 
 

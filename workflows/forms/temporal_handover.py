@@ -72,10 +72,8 @@ def _left(said: Said, events: Sequence[dict[str, Any]]) -> TemporalStart:
     """An instance where it stands, without what follows from it elsewhere."""
     instance, deadline = said["instance"], said["deadline"]
     return TemporalStart(
-        context=instance["context"],
         by=instance["created_by"],
-        state=instance["state"],
-        version=instance["version"],
+        **{name: instance[name] for name in ("context", "state", "version")},
         votes=said["votes"],
         due_in=deadline and deadline["seconds"],
         pending=[_pending(each) for each in said["pending"]],

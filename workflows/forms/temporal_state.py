@@ -113,13 +113,13 @@ class TemporalState:
             definition=called(self.definition),
             name=name,
             idempotency_key=f"{self.id}:{self.version}:{number}",
+            trigger=firing.trigger,
+            by=firing.by,
+            data=firing.data,
+            from_state=source,
             state=self.state,
             version=self.version,
             context=self.context,
-            trigger=firing.trigger,
-            by=firing.by,
-            from_state=source,
-            data=firing.data,
         )
 
     def shown(self) -> Answer:
