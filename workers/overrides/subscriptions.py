@@ -188,7 +188,7 @@ def replayed(runtime: Runtime, going: Replay) -> int:
 
 @door
 def skip_event(runtime: Runtime, ref: str | UUID, order: OverrideOrder) -> str:
-    """Give up on the event that a subscription's endpoint refuses, and go on behind it (SUBSCRIPTION-11); returns its id.
+    """Give up on the event that its endpoint refuses, and go on behind it (SUBSCRIPTION-11); returns the event's id.
 
     Args:
         runtime, ref, order: see `change_subscription`.
