@@ -6,6 +6,9 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from interlock.api.rows import list_model, row_model
+from interlock.db.core.history import EventRow
+from interlock.db.core.instances import EveryInstanceRow, InstanceRow
 from interlock.workflows.input.names import UNKEPT, WORDS_LIMIT, point
 from interlock.workflows.outcomes import Status
 
@@ -39,22 +42,9 @@ class Taken(BaseModel):
         return said
 
 
-class InstanceSummary(BaseModel):
-    """An instance, as lists show it."""
-
-    id: UUID
-    workflow_type: str
-    definition_version: str
-    entity_id: str
-    project: str
-    current_state: str
-    version: int = Field(description="the number of its events; `if_version` of a trigger refers to it")
-    context: dict[str, Any]
-    error: str | None
-    retry_count: int
-    created_by: str
-    created_at: datetime
-    updated_at: datetime
+VERSION = Annotated[int, Field(description="the number of its events; `if_version` of a trigger refers to it")]
+INTERNAL = {"born_version", "context_sha256", "bodies", "born_proof"}  # columns that lists do not show
+InstanceSummary = row_model(InstanceRow, name="InstanceSummary", without=INTERNAL, version=VERSION)
 
 
 class LinkedInstance(BaseModel):
@@ -68,47 +58,34 @@ class LinkedInstance(BaseModel):
     version: int
 
 
-class InstanceDetail(InstanceSummary):
-    """An instance, what it may do now, and what it is linked to."""
-
-    archived_at: datetime | None
-    legal: list[str] = Field(description="the triggers that its state accepts")
-    missing: dict[str, str] = Field(description="trigger → why it would be refused now for what is linked")
-    links: list[LinkedInstance]
-    verified: bool | None = Field(description=f"whether its history is whole and legal; {NOT_VERIFIED}")
-    problems: list[str] = Field(description="what is wrong with its history")
-
-
-class HistoryEvent(BaseModel):
-    """One move of an instance, as history keeps it. Hashes are hexadecimal."""
-
-    event_id: str
-    workflow_id: UUID
-    seq: int
-    definition_version: str
-    from_state: str
-    to_state: str
-    trigger: str
-    named_event: str | None
-    triggered_by: str | None
-    request_id: str | None
-    authority: str
-    proof: str | None
-    login: str
-    severity: str
-    metadata: dict[str, Any]
-    created_at: datetime
-    prev_hash: str
-    hash: str
-
-
-class EventPage(BaseModel):
-    """An instance's events, oldest first."""
-
-    items: list[HistoryEvent]
-    next: int | None = Field(description="`after` of the next page; null on the last")
-    verified: bool | None = Field(description=f"whether the whole history is as it was written; {NOT_VERIFIED}")
-    problems: list[str]
+VERIFIED = Annotated[bool | None, Field(description=f"whether its history is whole and legal; {NOT_VERIFIED}")]
+PROBLEMS = Annotated[list[str], Field(description="what is wrong with its history")]
+InstanceDetail = row_model(
+    EveryInstanceRow,
+    name="InstanceDetail",
+    without=INTERNAL,
+    version=VERSION,
+    legal=Annotated[list[str], Field(description="the triggers that its state accepts")],
+    missing=Annotated[dict[str, str], Field(description="trigger → why it would be refused now for what is linked")],
+    links=list[LinkedInstance],
+    verified=VERIFIED,
+    problems=PROBLEMS,
+)
+HistoryEvent = row_model(
+    EventRow,
+    name="HistoryEvent",
+    without={"id", "workflow_type", "xid", "position"},
+    event_id=str,
+    prev_hash=Annotated[str, Field(description="hexadecimal")],
+    hash=Annotated[str, Field(description="hexadecimal")],
+)
+EventPage = list_model(
+    HistoryEvent,
+    name="EventPage",
+    next=Annotated[int | None, Field(description="`after` of the next page; null on the last")],
+    verified=VERIFIED,
+    problems=PROBLEMS,
+)
 
 
 class TriggerReceipt(BaseModel):

@@ -7,24 +7,27 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 
-def row_model(row: type, *, without: Collection[str] = (), **more: Any) -> type[BaseModel]:
+def row_model(row: type, *, name: str = "", without: Collection[str] = (), **more: Any) -> type[BaseModel]:
     """A model of a row.
 
     Args:
         row: its TypedDict or dataclass.
+        name: of the model; default: the row's.
         without: fields that the API does not show.
-        more: name -> type, of fields that are added.
+        more: name -> type, of fields that are added, or are shown otherwise.
     """
     types = {name: kind for name, kind in get_type_hints(row).items() if name not in without} | more
-    name, said = row.__name__.removesuffix("Row"), (row.__doc__ or "").partition("\n\n")[0]
+    said = (row.__doc__ or "").partition("\n\n")[0]
     fields: dict[str, Any] = {each: (kind, ...) for each, kind in types.items()}
-    return create_model(name, __doc__=said, __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model(
+        name or row.__name__.removesuffix("Row"), __doc__=said, __config__=ConfigDict(extra="forbid"), **fields
+    )
 
 
-def list_model(row: type[BaseModel], **more: Any) -> type[BaseModel]:
-    """A model of a list of rows, as `items`; `more`: name -> type, of what stands beside them."""
+def list_model(row: type[BaseModel], *, name: str = "", **more: Any) -> type[BaseModel]:
+    """A model of a list of rows, as `items`; `more`: name -> type, of what stands beside them; see `row_model`."""
     fields: dict[str, Any] = {each: (kind, ...) for each, kind in ({"items": many(row)} | more).items()}
-    return create_model(f"{row.__name__}List", __doc__=f"{row.__doc__}", **fields)
+    return create_model(name or f"{row.__name__}List", __doc__=f"{row.__doc__}", **fields)
 
 
 def many(row: type[BaseModel]) -> Any:

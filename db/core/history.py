@@ -48,7 +48,10 @@ SELECT g.nth
 
 
 class EventRow(TypedDict):
-    """One event: a row of `workflow_transitions`, and the name that its definition gives it (EVENT-17)."""
+    """One move of an instance, as history keeps it.
+
+    A row of `workflow_transitions`, and the name that its definition gives the event (EVENT-17).
+    """
 
     id: UUID
     workflow_id: UUID

@@ -72,7 +72,10 @@ SELECT %(source_id)s, %(role)s, %(inverse)s, %(target_id)s::uuid WHERE %(target_
 
 
 class InstanceRow(TypedDict):
-    """One instance: a row of `workflow_instances`."""
+    """An instance.
+
+    A row of `workflow_instances`.
+    """
 
     id: UUID
     workflow_type: str
@@ -94,7 +97,7 @@ class InstanceRow(TypedDict):
 
 
 class EveryInstanceRow(InstanceRow):
-    """One instance, live or archived."""
+    """An instance, live or archived."""
 
     archived_at: datetime | None
 
