@@ -18,9 +18,9 @@ STORY = Definition(
     type="story",
     version="1.0.0",
     summary="A story, from analysis to done.",
+    order=(("analysis",), ("design",), ("implementation", "blocked"), ("review",), ("testing",), ("done",)),
     initial="analysis",
     terminal=frozenset({"done"}),
-    order=(("analysis",), ("design",), ("implementation", "blocked"), ("review",), ("testing",), ("done",)),
     by="anyone",
     transitions=(
         T("design_complete", "analysis", "design"),

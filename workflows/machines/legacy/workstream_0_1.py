@@ -16,9 +16,9 @@ WORKSTREAM_0_1 = Definition(
     type="workstream",
     version="0.1.0",
     summary="The oldest workstream, of steps.",
+    order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS", "S_ABANDONED")),
     initial="S_PENDING",
     terminal=frozenset({"S_SUCCESS", "S_ABANDONED"}),
-    order=(("S_PENDING",), ("S_RUNNING", "S_RETRYING"), ("S_FAILED",), ("S_SUCCESS", "S_ABANDONED")),
     by="anyone",
     transitions=(
         T("start_execution", "S_PENDING", "S_RUNNING"),

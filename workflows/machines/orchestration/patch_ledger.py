@@ -31,8 +31,6 @@ PATCH_LEDGER_1_0 = Definition(
     type="patch_ledger",
     version="1.0.0",
     summary="A patch, from created to committed, quarantined or rolled back.",
-    initial="created",
-    terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # POLICY-5
     order=(  # POLICY-4
         ("created",),
         ("validated",),
@@ -42,6 +40,8 @@ PATCH_LEDGER_1_0 = Definition(
         ("committed", "quarantined", "dropped"),
         ("rolled_back",),
     ),
+    initial="created",
+    terminal=frozenset({"committed", "rolled_back", "quarantined", "dropped"}),  # POLICY-5
     by="machinery",
     events={"quarantined": "patch_quarantined", "rolled_back": "patch_rolled_back"},
     transitions=(

@@ -23,9 +23,9 @@ REGRESSION = Definition(
     type="regression",
     version="1.0.0",
     summary="A gate that failed after patches had landed: which one broke it, and its rollback.",
+    order=(("searching",), ("proposed",), ("rolling_back",), ("rolled_back", "unexplained", "rejected", "failed")),
     initial="searching",
     terminal=frozenset({"rolled_back", "unexplained", "rejected", "failed"}),
-    order=(("searching",), ("proposed",), ("rolling_back",), ("rolled_back", "unexplained", "rejected", "failed")),
     by="effect",
     transitions=(
         T("culprit_found", "searching", "proposed", when=(reason_given,), effects=(NOTICE,), severity="error"),

@@ -56,8 +56,6 @@ TASK_1_0 = Definition(
     type="task",
     version="1.0.0",
     summary="A task, from pending to done, with retries.",
-    initial="pending",
-    terminal=frozenset({"completed", "failed", "cancelled"}),
     order=(
         ("pending", "blocked"),
         ("queued",),
@@ -65,6 +63,8 @@ TASK_1_0 = Definition(
         ("validating",),
         ("completed", "failed", "cancelled"),
     ),
+    initial="pending",
+    terminal=frozenset({"completed", "failed", "cancelled"}),
     by="machinery",
     events={"blocked": "task_blocked"},
     transitions=(

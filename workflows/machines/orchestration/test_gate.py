@@ -37,9 +37,9 @@ TEST_GATE_1_0 = Definition(
     type="test_gate",
     version="1.0.0",
     summary="A test gate, from pending to passed or failed.",
+    order=(("PENDING", "BLOCKED"), ("RUNNING",), ("PASSED", "FAILED")),
     initial="PENDING",
     terminal=frozenset({"PASSED", "FAILED"}),
-    order=(("PENDING", "BLOCKED"), ("RUNNING",), ("PASSED", "FAILED")),
     by="machinery",
     transitions=(
         T("gate_started", "PENDING", "RUNNING", by="effect", when=(gate_dependencies_passed,)),

@@ -47,8 +47,6 @@ WORKSTREAM_1_0 = Definition(
     type="workstream",
     version="1.0.0",
     summary="A workstream, from planned to merged.",
-    initial="planned",
-    terminal=frozenset({"completed", "failed", "cancelled", "skipped"}),
     order=(
         ("planned", "blocked"),
         ("ready",),
@@ -56,6 +54,8 @@ WORKSTREAM_1_0 = Definition(
         ("validating",),
         ("completed", "failed", "cancelled", "skipped"),
     ),
+    initial="planned",
+    terminal=frozenset({"completed", "failed", "cancelled", "skipped"}),
     by="machinery",
     transitions=(
         T("all_tasks_created", "planned", "ready", when=(tasks_all_created, dependencies_completed)),
