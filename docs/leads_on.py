@@ -18,7 +18,7 @@ from interlock.supervisor.processes.process import LONGEST_DELAY
 from interlock.workers.broker.wakeups import FLAG_MILLISECONDS
 from interlock.workers.effects import intents
 from interlock.workers.operations.stuck.detector import thresholds, why
-from interlock.workers.operations.stuck.facts import span
+from interlock.workers.operations.stuck.words import span
 from interlock.workers.orchestration.scheduler import NEXT_STEP_OF
 from interlock.workers.pool.celery_pool import BEATS, SOON_SECONDS
 from interlock.workers.settings import Settings

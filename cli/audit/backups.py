@@ -18,7 +18,7 @@ from interlock.supervisor.servers import endpoints
 from interlock.workers.audit import kept_backups, signing_keys
 from interlock.workers.audit.backup_manifest import TrustedKeys
 from interlock.workers.audit.kept_backups import KeptBackup
-from interlock.workers.operations.stuck.facts import span
+from interlock.workers.operations.stuck.words import span
 from interlock.workers.settings import Settings, settings
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.counts import number_of

@@ -19,7 +19,8 @@ from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.client.receipts import Receipt, VersionConflict
 from interlock.workers.engine import worker_secrets
-from interlock.workers.operations.stuck.facts import Facts, fire_move
+from interlock.workers.operations.stuck.facts import Facts
+from interlock.workers.operations.stuck.words import fire_move
 from interlock.workflows.audit.ids import event_name
 from interlock.workflows.authority import IN_SHORT
 from interlock.workflows.by_hand import move_by_hand

@@ -23,14 +23,12 @@ app = typer.Typer(no_args_is_help=True, help=HELP)
 
 By = Annotated[str, person("Who grants it, an operator.")]
 EndedBy = Annotated[str, person("Who revokes it, an operator.", "--by")]
+Ended = Annotated[bool, typer.Option("--all", help="Include ended grants.")]
 Reason = Annotated[str, typer.Option(help="Why.")]
 
 
 @app.command("list")
-def list_(
-    everybody: Annotated[bool, typer.Option("--all", help="Include ended grants.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def list_(ended: Ended = False, as_json: AsJson = False) -> None:
     """List operators, and who granted them the right.
 
     \b
@@ -38,7 +36,7 @@ def list_(
       interlock operator list --all --json       include ended grants
     """
     with Client() as client, transaction(client.runtime.database) as connection:
-        found = [dict(row) for row in operators.grants(connection, ended=everybody)]
+        found = [dict(row) for row in operators.grants(connection, ended=ended)]
     if not print_json(found, as_json):
         print_table(number_of(len(found), "grant"), found, COLUMNS)
 

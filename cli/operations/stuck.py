@@ -9,7 +9,7 @@ from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.projects import OnlyProject, unusual, where_asked
 from interlock.workers.client.client import Client
 from interlock.workers.operations.stuck.detector import Stuck, survey
-from interlock.workers.operations.stuck.facts import span
+from interlock.workers.operations.stuck.words import span
 from interlock.workflows.errors import BadInput
 
 

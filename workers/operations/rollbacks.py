@@ -26,12 +26,7 @@ NAME_LEFT = 80  # of a name's 100 characters
 
 @door
 def order_rollback(
-    runtime: Runtime,
-    ref: str,
-    order: OverrideOrder,
-    plan: CompensationPlan | None = None,
-    *,
-    mended: str | None = None,
+    runtime: Runtime, ref: str, order: OverrideOrder, plan: CompensationPlan | None = None, *, mended: str | None = None
 ) -> InstanceRow:
     """Have workers roll a committed patch back, as `roll_back` does it.
 

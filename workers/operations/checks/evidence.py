@@ -9,7 +9,7 @@ from interlock.workers.audit import anchor_copies, backup_drills, kept_backups, 
 from interlock.workers.audit.backup_drills import LastDrill
 from interlock.workers.audit.signing_keys import KeyFault
 from interlock.workers.operations.checks.finding import Finding
-from interlock.workers.operations.stuck.facts import span
+from interlock.workers.operations.stuck.words import span
 from interlock.workers.relay.journal_check import inspect
 from interlock.workers.runtime import Runtime
 from interlock.workflows.output.counts import number_of

@@ -16,8 +16,9 @@ from interlock.db.operations import stuck
 from interlock.db.operations.stuck import Thresholds
 from interlock.db.orchestration import phases, workers
 from interlock.workers.operations.stuck import reasons_by_type, request_reasons
-from interlock.workers.operations.stuck.facts import Facts, Reason, show
+from interlock.workers.operations.stuck.facts import Facts, Reason
 from interlock.workers.operations.stuck.reasons_by_type import KINDS
+from interlock.workers.operations.stuck.words import show
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workflows.definition import Definition

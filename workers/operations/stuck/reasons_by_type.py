@@ -4,13 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from interlock.workers.client.partition_drainer import PATIENCE_SECONDS
-from interlock.workers.operations.stuck.facts import (
+from interlock.workers.operations.stuck.facts import LATE_SECONDS, Facts, Reason, Row
+from interlock.workers.operations.stuck.words import (
     ANOTHER,
-    LATE_SECONDS,
     WHY,
-    Facts,
-    Reason,
-    Row,
     at,
     counted,
     decision,

@@ -2,20 +2,8 @@
 
 from interlock.db.core.requests import QUARANTINED, UNREADABLE
 from interlock.workers.effects.holder import described
-from interlock.workers.operations.stuck.facts import (
-    LATE_SECONDS,
-    WHY,
-    Facts,
-    Reason,
-    Row,
-    at,
-    decision,
-    fire_move,
-    first_line,
-    limited,
-    show,
-    span,
-)
+from interlock.workers.operations.stuck.facts import LATE_SECONDS, Facts, Reason, Row
+from interlock.workers.operations.stuck.words import WHY, at, decision, fire_move, first_line, limited, show, span
 from interlock.workflows.by_hand import gives_up, move_by_hand
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.escaping import shown

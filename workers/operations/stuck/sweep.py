@@ -10,7 +10,7 @@ from interlock.db.fast_path import Row
 from interlock.db.operations import stuck
 from interlock.workers.engine.creation import intent
 from interlock.workers.operations.stuck.detector import Stuck, survey
-from interlock.workers.operations.stuck.facts import span
+from interlock.workers.operations.stuck.words import span
 from interlock.workers.runtime import Runtime
 from interlock.workflows.definition import Effect
 from interlock.workflows.output.escaping import shown

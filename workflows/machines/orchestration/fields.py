@@ -78,6 +78,7 @@ def affinity(value: object) -> bool:
 
 GREATEST_FACTOR = 10
 NAME_SAYS = "a name"
+RUN_ID = Field("run_id", uuid, "the UUID of its run", required=True)
 WORKSTREAM_ID = Field("workstream_id", uuid, "the UUID of its workstream", required=True)
 WORKSTREAM_BEFORE = Field("workstream_id", name, "the entity id or UUID of its workstream")
 RETRY_OF = Field("retry_of", name, "the entity id or UUID of the one it is tried again for")

@@ -10,7 +10,7 @@ what it proposes: the ledger accepts a rollback from nobody else (PATCH-6).
 
 from interlock.workflows.definition import HOUR_SECONDS, Deadline, Definition, Effect, Field, Link, T
 from interlock.workflows.fields import name
-from interlock.workflows.machines.orchestration.fields import NAME_SAYS, uuid
+from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RUN_ID, uuid
 from interlock.workflows.machines.orchestration.metadata_guards import authorized, reason_given
 from interlock.workflows.machines.orchestration.rolling_back import ENDS, NOTICE, carried_out_by, ordered
 
@@ -49,7 +49,7 @@ REGRESSION = Definition(
         Link("culprit", type="patch_ledger", context_key="culprit_id", inverse="blamed_by"),
     ),
     fields=(
-        Field("run_id", uuid, "the UUID of its run", required=True),
+        RUN_ID,
         Field("gate_id", uuid, "the UUID of the gate that failed", required=True),
         Field("gate", name, NAME_SAYS, required=True),
     ),

@@ -22,10 +22,10 @@ from interlock.workflows.machines.orchestration.fields import (
     IS_CRITICAL,
     NAME_SAYS,
     RETRY_OF,
+    RUN_ID,
     TASK_COUNT,
     depends_on,
     retry_of,
-    uuid,
 )
 from interlock.workflows.machines.orchestration.link_guards import (
     dependencies_completed,
@@ -98,7 +98,7 @@ WORKSTREAM_1_0 = Definition(
         retry_of("workstream"),
     ),
     fields=(
-        Field("run_id", uuid, "the UUID of its run", required=True),
+        RUN_ID,
         Field("phase_id", name, NAME_SAYS),
         IS_CRITICAL,
         TASK_COUNT,
