@@ -14,7 +14,7 @@ and everything that waits for it waits for ever (PATCH-9).
 
 from dataclasses import replace
 
-from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.definition import Authority, Definition, Effect, Field, Link, T, Transition
 from interlock.workflows.fields import name, names, words
 from interlock.workflows.machines.orchestration.fields import NAME_SAYS, RETRY_OF, WORKSTREAM_ID, retry_of, uuid
 from interlock.workflows.machines.orchestration.link_guards import apply_retries_left, gates_passed
@@ -26,6 +26,12 @@ APPLY = Effect("apply_patch", failed="apply_failed", exclusive="workstream_id")
 COMMIT = Effect("commit_patch", exclusive="workstream_id")
 COMMIT_OR_FAIL = replace(COMMIT, failed="commit_failed")
 RESTORE = Effect("restore_worktree", exclusive="workstream_id")
+
+
+def set_aside(trigger: str, source: str, *effects: Effect, by: Authority | tuple[Authority, ...] = ()) -> Transition:
+    """A move into quarantine, which says why."""
+    return T(trigger, source, "quarantined", by=by, when=(reason_given,), effects=effects, severity="warning")
+
 
 PATCH_LEDGER_1_0 = Definition(
     type="patch_ledger",
@@ -46,20 +52,13 @@ PATCH_LEDGER_1_0 = Definition(
     events={"quarantined": "patch_quarantined", "rolled_back": "patch_rolled_back"},
     transitions=(
         T("validation_passed", "created", "validated", by="effect"),
-        T("validation_failed", "created", "quarantined", by="effect", when=(reason_given,), severity="warning"),
+        set_aside("validation_failed", "created", by="effect"),
         T("accept", "validated", "queued", effects=(APPLY,)),
-        T(
-            "violate_policy",
-            "validated",
-            "quarantined",
-            by=("machinery", "operator"),
-            when=(reason_given,),
-            severity="warning",
-        ),
+        set_aside("violate_policy", "validated", by=("machinery", "operator")),
         T("apply_succeeded", "queued", "applied", by="effect"),
         T("apply_failed", "queued", "apply_failed", by="effect", severity="warning"),
         T("retry_apply", "apply_failed", "queued", when=(apply_retries_left,), effects=(APPLY,), back="retry"),
-        T("give_up", "apply_failed", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
+        set_aside("give_up", "apply_failed", RESTORE),
         T(
             "drop",
             "apply_failed",
@@ -70,7 +69,7 @@ PATCH_LEDGER_1_0 = Definition(
             severity="warning",
         ),
         T("tests_passed", "applied", "verified", when=(gates_passed,), effects=(COMMIT,)),
-        T("tests_failed", "applied", "quarantined", when=(reason_given,), effects=(RESTORE,), severity="warning"),
+        set_aside("tests_failed", "applied", RESTORE),
         T("commit_succeeded", "verified", "committed", by="effect"),
         T(
             "roll_back",
@@ -119,14 +118,6 @@ PATCH_LEDGER_1_1 = replace(
             replace(move, effects=(COMMIT_OR_FAIL,)) if move.trigger == "tests_passed" else move
             for move in PATCH_LEDGER_1_0.transitions
         ),
-        T(
-            "commit_failed",
-            "verified",
-            "quarantined",
-            by="effect",
-            when=(reason_given,),
-            effects=(RESTORE,),
-            severity="warning",
-        ),
+        set_aside("commit_failed", "verified", RESTORE, by="effect"),
     ),
 )

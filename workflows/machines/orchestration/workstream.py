@@ -14,7 +14,7 @@ archived like those of a failed one, unless it cannot have begun.
 
 from dataclasses import replace
 
-from interlock.workflows.definition import Definition, Effect, Field, Link, T
+from interlock.workflows.definition import Authority, Definition, Effect, Field, Guard, Link, Severity, T, Transition
 from interlock.workflows.fields import name
 from interlock.workflows.machines.orchestration.count_guards import critical_failure, patch_lost, tasks_ended_short
 from interlock.workflows.machines.orchestration.fields import (
@@ -43,6 +43,19 @@ ARCHIVE = Effect("archive_workstream", exclusive="id")  # WORKSTREAM-4
 UNBEGUN = ("planned", "blocked")
 BEGUN = ("ready", "executing", "validating", "paused")  # from `ready` on, gates may run in its worktree
 
+
+def fails(
+    trigger: str,
+    source: str,
+    *when: Guard,
+    severity: Severity = "error",
+    by: tuple[Authority, ...] = (),
+    event: str = "",
+) -> Transition:
+    """A move into `failed`, after which its remains are archived."""
+    return T(trigger, source, "failed", by=by, when=when, effects=(ARCHIVE,), severity=severity, event=event)
+
+
 WORKSTREAM_1_0 = Definition(
     type="workstream",
     version="1.0.0",
@@ -63,32 +76,10 @@ WORKSTREAM_1_0 = Definition(
         T("dependency_satisfied", "blocked", "ready", when=(dependencies_completed,)),
         T("first_task_started", "ready", "executing", when=(task_started,)),
         T("all_tasks_completed", "executing", "validating", when=(tasks_all_completed, patches_verified)),
-        T(
-            "critical_task_failed",
-            "executing",
-            "failed",
-            when=(critical_failure,),
-            effects=(ARCHIVE,),
-            severity="critical",
-        ),
-        T(
-            "patch_set_aside",
-            "executing",
-            "failed",
-            when=(patch_lost,),
-            effects=(ARCHIVE,),
-            severity="error",
-            event="workstream_failed_quarantine",
-        ),
+        fails("critical_task_failed", "executing", critical_failure, severity="critical"),
+        fails("patch_set_aside", "executing", patch_lost, event="workstream_failed_quarantine"),
         T("validation_passed", "validating", "completed", by="effect", when=(gates_passed, patches_verified)),
-        T(
-            "validation_failed",
-            "validating",
-            "failed",
-            by=("effect", "machinery"),
-            effects=(ARCHIVE,),
-            severity="error",
-        ),
+        fails("validation_failed", "validating", by=("effect", "machinery")),
         T("skip", ("planned", "ready"), "skipped", by="anyone", severity="warning"),
         T("user_cancelled", ("planned", "ready", "executing"), "cancelled", by="anyone", severity="warning"),
     ),
@@ -128,15 +119,8 @@ WORKSTREAM_1_1 = replace(
             for move in WORKSTREAM_1_0.transitions
             if move.trigger not in ("skip", "user_cancelled")
         ),
-        T(
-            "critical_task_failed",
-            "paused",
-            "failed",
-            when=(critical_failure,),
-            effects=(ARCHIVE,),
-            severity="critical",
-        ),
-        T("tasks_lost", "executing", "failed", when=(tasks_ended_short,), effects=(ARCHIVE,), severity="error"),
+        fails("critical_task_failed", "paused", critical_failure, severity="critical"),
+        fails("tasks_lost", "executing", tasks_ended_short),
         T("pause", "executing", "paused", by="anyone", severity="warning"),
         T("resume", "paused", "executing", by="anyone", severity="warning"),
         T("skip", UNBEGUN, "skipped", by="anyone", severity="warning"),
