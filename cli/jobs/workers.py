@@ -14,6 +14,7 @@ from interlock.workers.supervision.actions import ActionOrder, Answer
 from interlock.workers.supervision.recovery import Recovery, WorkerError, recover_worker
 from interlock.workers.supervision.supervised_workers import Supervisor
 
+Kind = Annotated[WorkerError, typer.Argument(help="What went wrong.")]
 Resources = Annotated[
     list[str] | None, typer.Option("--resource", help="A resource it holds while it runs; repeatable.")
 ]
@@ -141,12 +142,7 @@ def fail_worker(
 
 @workers.command("recover")
 @ordering(recovered, intervening=True)
-def recover(
-    order: ActionOrder,
-    ref: Ref,
-    kind: Annotated[WorkerError, typer.Argument(help="What went wrong.")],
-    error: Error = "",
-) -> Callable[[Client], Recovery]:
+def recover(order: ActionOrder, ref: Ref, kind: Kind, error: Error = "") -> Callable[[Client], Recovery]:
     """Handle a worker's error by the recovery table of docs/spec/supervision.md.
 
     \b

@@ -31,6 +31,7 @@ Name = Annotated[
     str, typer.Argument(help="The worker's name or UUID.", autocompletion=completing.named("worker", "uet_worker"))
 ]
 By = Annotated[str, person("Who asks for it.")]
+State = Annotated[str | None, typer.Option(help="Only workers in this state.")]
 Reason = Annotated[str, typer.Option(help="Why; kept in its history.")]
 
 COLUMNS = ("name", "worker_type", "state", "load", "capabilities", "silent_seconds")
@@ -79,11 +80,7 @@ def register(
 
 
 @app.command("list")
-def list_(
-    state: Annotated[str | None, typer.Option(help="Only workers in this state.")] = None,
-    limit: Limit = 50,
-    as_json: AsJson = False,
-) -> None:
+def list_(state: State = None, limit: Limit = 50, as_json: AsJson = False) -> None:
     """List the newest workers, those of an execution engine (`uet_worker`) among them.
 
     \b

@@ -117,7 +117,15 @@ class Done:
 
 @dataclass(slots=True)
 class Operation:
-    """An override in progress, in its transaction."""
+    """An override in progress, in its transaction.
+
+    Attributes:
+        runtime, connection, order: where, and what is ordered.
+        ref: the instance that it is of, as it was named.
+        done: the result so far.
+        rounds: what was applied so far, to be published after the commit.
+        runs: the schedulers of the runs that were entered, by the run's id.
+    """
 
     runtime: Runtime
     connection: Connection
