@@ -196,7 +196,8 @@ def _anew(backup: Path, found: Manifest, anew: endpoints.Servers) -> Sequence[st
     """SQL for the server after recovery: set new passwords, and record the first transaction id after the restore."""
     name = re.sub(r"[^\w.-]", "_", backup.name, flags=re.ASCII)  # it becomes part of SQL
     return (
-        *(f"ALTER ROLE {login} PASSWORD '{password}'" for login, password in anew.postgres_passwords.items()),
+        postgres.FEW_ITERATIONS,
+        *postgres.passwords(anew.postgres_passwords),
         in_schema(
             "INSERT INTO interlock.restores (first_xid, taken_at, backup)"
             f" VALUES (pg_current_xact_id(), '{found.taken_at}', '{name}')"

@@ -59,9 +59,9 @@ QUERIES = [
     "wait=-1",
     "wait=61",
     "wait=1e-3",
-    "wait=0&wait=60",
+    "wait=60&wait=0",
     "wait=%30",
-    "x=1",
+    "wait=0&x=1",
     "wait=nan",
 ]
 KEYS: list[list[tuple[str, str]]] = [

@@ -24,6 +24,7 @@ from interlock.supervisor import daemon, purge
 from interlock.supervisor.embedded import CELERY_PARTS, running
 from interlock.supervisor.processes import status
 from interlock.supervisor.servers import data_dirs, ports
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import server_account, spawn_options
 from interlock.workflows.errors import AlreadyRunning, OthersHome, ServerFault
@@ -337,6 +338,15 @@ def test_running_ends_with_a_process_that_was_killed(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", program], check=False)
     eventually(lambda: not made.processes() and not made.path.exists(), timeout=15)
+
+
+def test_a_login_costs_no_iterations_as_passwords_are_random_bits(servers: Servers) -> None:
+    with psycopg.connect(servers.superuser_url) as connection:
+        stored = connection.execute(
+            "SELECT rolname, split_part(rolpassword, ':', 1) FROM pg_authid WHERE rolpassword IS NOT NULL"
+        )
+        assert dict(stored.fetchall()) == dict.fromkeys(servers.postgres_passwords, "SCRAM-SHA-256$1")
+        assert connection.execute("SHOW scram_iterations").fetchone() == ("4096",), "of those that people make"
 
 
 def test_stopping_twice_is_no_error(up: Place) -> None:
