@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,8 @@ class Rule:
     annotations: Mapping[str, str]
 
 
-def rules_of(path: Path) -> list[Rule]:
+@cache
+def rules_of(path: Path) -> Sequence[Rule]:
     """The alerting rules of a rules file."""
     return [
         Rule(each["alert"], each["expr"], each.get("labels", {}), each.get("annotations", {}))

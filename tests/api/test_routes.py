@@ -1,6 +1,7 @@
 """What the routes do: the same acceptance as the client's, in the name of the token."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -85,6 +86,14 @@ def test_it_waits_without_a_thread_until_the_trigger_is_applied(call: Calls, cli
     assert call.loop.run(both()) == (200, "applied")
 
 
+async def come(call: Calls, request: str, waiting: Sequence["asyncio.Task[Response]"]) -> None:
+    """Return once all of these wait, or one of them has been answered: the test will say with what."""
+    while len(call.app.state.access.waiting._waiters.get(request, ())) < len(waiting):
+        if any(each.done() for each in waiting):
+            return
+        await asyncio.sleep(0.001)
+
+
 def test_many_waiters_share_one_query(call: Calls, client: Client) -> None:
     story(call)
     request = fired(call, "design_complete")
@@ -92,8 +101,7 @@ def test_many_waiters_share_one_query(call: Calls, client: Client) -> None:
     async def wait() -> list[int]:
         path, headers = f"/api/requests/{request}?wait=30", bearing(call.token)
         waiting = [asyncio.create_task(call.client.get(path, headers=headers)) for _ in range(50)]
-        while len(call.app.state.access.waiting._waiters.get(request, ())) < 50:
-            await asyncio.to_thread(lambda: None)  # lets the others come
+        await come(call, request, waiting)
         await asyncio.to_thread(drain_all, client.runtime)
         return [(await each).status_code for each in waiting]
 
@@ -110,8 +118,7 @@ def test_no_token_alone_waits_on_all_connections(call: Calls, client: Client, mo
     async def wait() -> tuple[list[Response], Response, Response, list[Response]]:
         path = f"/api/requests/{request}?wait=30"
         waiting = [asyncio.create_task(call.client.get(path, headers=own)) for _ in range(2)]
-        while len(call.app.state.access.waiting._waiters.get(request, ())) < 2:
-            await asyncio.to_thread(lambda: None)  # lets the others come
+        await come(call, request, waiting)
         refused = [await call.client.get(each, headers=own) for each in (path, f"/api/requests?id={request}&wait=30")]
         body = {"instance": "S-1", "trigger": "start_coding"}
         accepted = await call.client.post("/api/triggers?wait=30", json=body, headers=own)
