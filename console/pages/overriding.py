@@ -14,6 +14,7 @@ from interlock.console.acting import Reason, Version, act, act_on, told
 from interlock.console.pages import instances
 from interlock.console.rendering import say
 from interlock.console.session import Visitor
+from interlock.workers.operations.rollbacks import order_rollback
 from interlock.workers.overrides.circuit_breakers import reset_breaker
 from interlock.workers.overrides.phases import thaw
 from interlock.workers.overrides.rerun_gate import rerun_gate
@@ -52,6 +53,18 @@ async def override(  # noqa: PLR0917 - its path and form
     which, said = OVERRIDES[name], ActOrder(reason=reason, if_version=if_version)
     title = which.title
     return await act_on(request, caller, id_, said, lambda *given: told(which.does(*given)), which.type, title=title)
+
+
+@router.post("/patches/{id_}/roll-back")
+async def roll_patch_back(request: Request, caller: Visitor, id_: UUID, reason: Reason) -> Response:
+    """Have workers roll a landed patch back."""
+
+    def work(runtime: Runtime, ref: str, order: OverrideOrder) -> str:
+        made = order_rollback(runtime, ref, order)
+        return f"Its rollback {made['entity_id']} is {made['current_state']}; this page shows what becomes of it."
+
+    said = ActOrder(reason=reason)
+    return await act_on(request, caller, id_, said, work, "patch_ledger", title="It is being rolled back")
 
 
 @router.post("/phases/thaw")

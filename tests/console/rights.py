@@ -78,6 +78,9 @@ RIGHTS: Mapping[tuple[str, str], PageRight] = {
     ("POST", "/overrides/{name}/{id_}"): PageRight(
         OPERATORS, 404, lambda there: f"/overrides/reset-task/{there['story']}", BECAUSE, outside=404
     ),
+    ("POST", "/patches/{id_}/roll-back"): PageRight(
+        OPERATORS, 404, lambda there: f"/patches/{there['story']}/roll-back", BECAUSE, outside=404
+    ),
     ("POST", "/phases/thaw"): PageRight(
         OPERATORS, 404, lambda _: "/phases/thaw", {"name": "none", "project": "default"} | BECAUSE
     ),

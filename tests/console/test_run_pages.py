@@ -18,7 +18,8 @@ from interlock.workers.pool.agent import Agent
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site
 from tests.driving import drain_all
-from tests.landscape import Landscape
+from tests.landscape import ONE_LINE, Landscape
+from tests.repositories import FILES
 from tests.running import GATED_PAIR, Stage
 from tests.visiting import Visits
 
@@ -160,6 +161,30 @@ def test_a_patch_of_many_lines_is_shown_by_its_first_ones(
     page = visit.by("dan", "agent", None).get(f"/patches/{ledger}").text
     assert "The first 3000 of 10000 lines" in page
     assert page.count('class="added"') == 3000
+
+
+def test_a_landed_patch_is_rolled_back_by_workers_at_an_operators_word(
+    visit: Visits, runtime: Runtime, dba: Any, tmp_path: Path
+) -> None:
+    land = Landscape(runtime, dba, tmp_path)
+    land.gate(["test", "-f", "app.py"], "unit")
+    entry = land.committed_patch(dict(ONE_LINE))
+    where = land.client.show(land.workstream)["project"]
+    ann, bot = visit.by("ann", "operator", (where,)), visit.by("bot", "agent", (where,))
+    path = f"/patches/{entry}/roll-back"
+    early = ann.get(f"/patches/{entry}").text
+    land.validate_and_land()
+    assert ("Roll it back" in early, path in ann.get(f"/patches/{entry}").text) == (True, True)
+    assert path not in bot.get(f"/patches/{entry}").text
+    assert bot.post(path, data={"reason": "a test"}).status_code == 403
+    said = ann.post(path, data={"reason": "it broke the build"}, headers={"HX-Request": "true"})
+    assert (said.status_code, said.headers["hx-trigger"]) == (200, "changed"), said.text
+    assert "is rolling_back" in said.text
+    land.settle()
+    page = ann.get(f"/patches/{entry}").text
+    assert ("rolled_back" in page, "it broke the build" in page, path in page) == (True, True, False)
+    assert (land.checkout / "app.py").read_text() == FILES["app.py"]
+    assert ann.post(path, data={"reason": "again"}).status_code == 409
 
 
 def test_a_quarantined_patch_says_why_whether_or_not_its_check_printed_anything(
