@@ -22,7 +22,8 @@ from interlock.api.feed import Feed
 from interlock.api.gathering import Gathering
 from interlock.api.holding import HeldRequests
 from interlock.api.inside import inside
-from interlock.api.presented import KNOWN, Lately
+from interlock.api.lately import Lately
+from interlock.api.presented import KNOWN
 from interlock.api.queued import Queued
 from interlock.api.rates import Rates, TooManyRequests
 from interlock.api.readiness import Readiness

@@ -66,10 +66,9 @@ def _written(words: tuple[str, ...], options: Mapping[str, Any], project: str) -
 
 
 def _fired(ref: str, trigger: str, own: Mapping[str, Any], data: Mapping[str, Any]) -> _Written:
-    said = {**data, **{name: own[name] for name in ("reason",) if name in own}}
-    of_event = {"data": said} if said else {}
-    version = {name: own[name] for name in ("if_version",) if name in own}
-    return _Written("POST", "/triggers", {"instance": ref, "trigger": trigger, **version, **of_event})
+    said = {**data, "reason": own["reason"]} if "reason" in own else data
+    order = {"instance": ref, "trigger": trigger} | {name: own[name] for name in own if name != "reason"}
+    return _Written("POST", "/triggers", order | ({"data": said} if said else {}))
 
 
 def _in_path(name: str) -> str:

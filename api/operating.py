@@ -36,11 +36,16 @@ class ActReason(Taken):
     reason: Reason
 
 
-class ActOrder(ActReason):
+class VersionedAct(ActReason):
+    """Why an operator does something to an instance, and at which version of it."""
+
+    if_version: Whole | None = Field(None, description="only if the instance is at this version")
+
+
+class ActOrder(VersionedAct):
     """Why an operator does something to an instance, and under which conditions."""
 
     dry_run: bool = Field(False, description="say what would happen, and change nothing")
-    if_version: Whole | None = Field(None, description="only if the instance is at this version")
 
 
 async def apart(

@@ -1,10 +1,12 @@
 """Call the API in process: the application over a runtime of its own, on an event loop that each call runs."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
+import pytest
 from httpx import ASGITransport, AsyncClient, Response
 from sqlalchemy.util import greenlet_spawn
 
@@ -28,6 +30,19 @@ def token(runtime: Runtime, name: str, role: Role = "agent", projects: tuple[str
 def bearing(token: str) -> dict[str, str]:
     """The header that presents a token."""
     return {"Authorization": f"Bearer {token}"}
+
+
+def noted_sizes(monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str) -> list[int]:
+    """Have a module note how many things each call of its function is of, also of one that fails; it is called on."""
+    sizes: list[int] = []
+    real = getattr(module, function)
+
+    def noted(statements: Any, things: Collection[Any]) -> Any:
+        sizes.append(len(things))
+        return real(statements, things)
+
+    monkeypatch.setattr(module, function, noted)
+    return sizes
 
 
 class Calls:

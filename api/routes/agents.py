@@ -70,10 +70,7 @@ class TaskLog(Taken):
     text: str = Field(max_length=1_000_000, description="appended as it is, newlines included")
 
 
-@router.put(
-    "/agent",
-    **creating(RegisteredAgent, "It lives already"),
-)
+@router.put("/agent", **creating(RegisteredAgent, "It lives already"))
 async def register_agent(agent: AgentCalled, said: NewAgent) -> JsonAnswer:
     """Register as a worker of the project. Repeating it is harmless.
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 
 from interlock.api.access import Called
 from interlock.api.inside import inside
-from interlock.api.models import Text, Whole
-from interlock.api.operating import ActReason, operate
+from interlock.api.models import Text
+from interlock.api.operating import VersionedAct, operate
 from interlock.api.parameters import Limit, Project
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.rows import list_model, row_model
@@ -21,12 +21,6 @@ router = APIRouter(tags=["breakers"])
 CHANGES = 20  # of its configuration, the newest
 BREAKER = row_model(Breaker)
 SHOWN = row_model(Breaker, configurations=list[dict[str, Any]])
-
-
-class BreakerReset(ActReason):
-    """Why a breaker is closed."""
-
-    if_version: Whole | None = None
 
 
 @router.get("/breakers", response_model=list_model(BREAKER), responses=documented())
@@ -54,7 +48,7 @@ async def show_breaker(caller: Called, tool: Text, project: Project = None) -> J
 
 
 @router.post("/breakers/{tool:path}/reset", response_model=BREAKER, responses=documented(409))
-async def reset_breaker(caller: Called, tool: Text, order: BreakerReset, project: Project = None) -> JsonAnswer:
+async def reset_breaker(caller: Called, tool: Text, order: VersionedAct, project: Project = None) -> JsonAnswer:
     """Close a breaker at once, even during its cooldown. For operators."""
     of_project = caller.project(project)
     done = await operate(caller, of_project, order, lambda runtime, why: reset(runtime, of_project, tool, why))

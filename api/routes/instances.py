@@ -45,10 +45,7 @@ async def list_instances(
     return await paging.page(instances.page, partial(only, InstanceSummary), type_=type, name=name, states=states)
 
 
-@router.post(
-    "/instances",
-    **creating(InstanceSummary, "It was there already"),
-)
+@router.post("/instances", **creating(InstanceSummary, "It was there already"))
 async def create_instance(caller: Called, wanted: NewInstance) -> JsonAnswer:
     """Create an instance. Its name is its idempotency key: the same again answers 200 with what was created."""
     made, new = await inside(_created, caller, wanted)

@@ -73,10 +73,7 @@ class JobFault(ActionReason):
     error: Text | None = Field(None, description="what went wrong; kept in the event")
 
 
-@router.post(
-    "/jobs",
-    **creating(RecordedMove, "It was submitted before"),
-)
+@router.post("/jobs", **creating(RecordedMove, "It was submitted before"))
 async def submit_job(caller: Called, wanted: JobOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Submit a job. Its name comes from the `request_id`, if there is one."""
 

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from interlock.api.access import Called
 from interlock.api.inside import inside
-from interlock.api.models import InstanceSummary, Text, Whole
-from interlock.api.operating import ActReason, operate
+from interlock.api.models import InstanceSummary, Text
+from interlock.api.operating import VersionedAct, operate
 from interlock.api.parameters import Project
 from interlock.api.problems import JsonAnswer, documented
 from interlock.api.rows import list_model, only, row_model
@@ -18,12 +18,6 @@ from interlock.workers.overrides.phases import freeze, thaw
 
 router = APIRouter(tags=["phases"])
 PHASE = row_model(PhaseRow)
-
-
-class PhaseMove(ActReason):
-    """Why a phase is frozen or thawed."""
-
-    if_version: Whole | None = None
 
 
 @router.get("/phases", response_model=list_model(PHASE), responses=documented())
@@ -39,14 +33,14 @@ async def list_phases(caller: Called, project: Project = None) -> JsonAnswer:
 
 
 @router.post("/phases/{name}/freeze", response_model=InstanceSummary, responses=documented(409))
-async def freeze_phase(caller: Called, name: Text, order: PhaseMove, project: Project = None) -> JsonAnswer:
+async def freeze_phase(caller: Called, name: Text, order: VersionedAct, project: Project = None) -> JsonAnswer:
     """Freeze a phase: none of its tasks starts and none of its workstreams lands until it is thawed. For operators."""
     done = await operate(caller, project, order, lambda runtime, why: freeze(runtime, name, why))
     return JsonAnswer(only(InstanceSummary, done))
 
 
 @router.post("/phases/{name}/thaw", response_model=InstanceSummary, responses=documented(409))
-async def thaw_phase(caller: Called, name: Text, order: PhaseMove, project: Project = None) -> JsonAnswer:
+async def thaw_phase(caller: Called, name: Text, order: VersionedAct, project: Project = None) -> JsonAnswer:
     """Thaw a frozen phase: its runs go on. For operators."""
     done = await operate(caller, project, order, lambda runtime, why: thaw(runtime, name, why))
     return JsonAnswer(only(InstanceSummary, done))

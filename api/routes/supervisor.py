@@ -85,10 +85,7 @@ class WorkerSign(Taken):
     secret: Text = Field(description="the worker's")
 
 
-@router.post(
-    "/workers",
-    **creating(NewWorker, "It was created before"),
-)
+@router.post("/workers", **creating(NewWorker, "It was created before"))
 async def create_worker(caller: Called, wanted: WorkerOrder, key: IdempotencyKey = None) -> JsonAnswer:
     """Create an idle worker, whose secret is shown once. Its name comes from the `request_id`, if there is one."""
 

@@ -27,7 +27,7 @@ from interlock.workers.overrides.narrowing import narrow
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.settings import Settings
-from tests.calling import Calls, bearing, token
+from tests.calling import Calls, bearing, noted_sizes, token
 from tests.driving import drain_all
 from tests.serving import serving
 from tests.waiting import eventually
@@ -139,15 +139,7 @@ def stories(call: Calls, client: Client) -> dict[str, InstanceRow]:
 @pytest.fixture
 def accepted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many triggers each acceptance was of that was of several, also of those that were refused."""
-    sizes: list[int] = []
-    real = requests.accept_together
-
-    def noted(statements: Any, rows: Rows) -> Any:
-        sizes.append(len(rows))
-        return real(statements, rows)
-
-    monkeypatch.setattr(requests, "accept_together", noted)
-    return sizes
+    return noted_sizes(monkeypatch, requests, "accept_together")
 
 
 def at_once(call: Calls, asked: Sequence[Asked]) -> list[Response]:

@@ -1,18 +1,17 @@
 """Who was looked up a moment ago is not looked up again to fire; a revoked token gives no right all the same."""
 
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from interlock.api import presented
-from interlock.api.presented import Lately
+from interlock.api import lately
+from interlock.api.lately import Lately
 from interlock.db.core import api_tokens
 from interlock.workers.access.tokens import Principal, find
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
-from tests.calling import Calls, token
+from tests.calling import Calls, noted_sizes, token
 
 pytestmark = pytest.mark.integration
 FIRE = "/api/triggers?wait=0"
@@ -21,16 +20,8 @@ ORDER = OverrideOrder("ann", "a test")
 
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each look-up of tokens."""
-    seen: list[int] = []
-    real = api_tokens.find
-
-    def noted(statements: Any, digests: Any) -> Any:
-        seen.append(len(digests))
-        return real(statements, digests)
-
-    monkeypatch.setattr(api_tokens, "find", noted)
-    return seen
+    """How many tokens each look-up was of."""
+    return noted_sizes(monkeypatch, api_tokens, "find")
 
 
 def fire(call: Calls, story: str, bearer: str, key: str, **more: object) -> int:
@@ -48,7 +39,7 @@ def test_who_fires_again_is_not_looked_up_again(call: Calls, client: Client, loo
 def test_after_a_while_it_is(
     call: Calls, client: Client, looked_up: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presented, "LATELY_SECONDS", 0.0)
+    monkeypatch.setattr(lately, "LATELY_SECONDS", 0.0)
     story = str(client.create("story", "S-1")["id"])
     looked_up.clear()
     assert [fire(call, story, call.token, key) for key in ("a", "b")] == [202, 202]
@@ -108,9 +99,9 @@ def test_a_revoked_token_over_its_rate_is_told_nothing(call: Calls, client: Clie
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presented, "MOST", 2)
-    lately = Lately()
+    monkeypatch.setattr(lately, "MOST", 2)
+    remembered = Lately()
     someone: Principal = object()  # type: ignore[assignment] # nobody looks at it
     for each in "abc":
-        lately.note(each, someone)
-    assert [lately.of(each) for each in "abc"] == [None, someone, someone]
+        remembered.note(each, someone)
+    assert [remembered.of(each) for each in "abc"] == [None, someone, someone]
