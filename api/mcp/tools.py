@@ -20,7 +20,6 @@ SUBMIT = "submit_run"
 
 Ctx = Context[Any, Any]
 Ref = Annotated[str, Field(description="UUID, TYPE/ENTITY_ID, or an entity id that is unique in the project")]
-Task = Annotated[str, Field(description="WORKSTREAM/TASK")]
 Project = Annotated[str | None, Field(description="default: the token's only project")]
 Seconds = Annotated[float, Field(ge=0, le=60, description="how long to wait for the outcome, at most")]
 Held = Annotated[int, Field(description="`token` of a claim, as claim_task returned it")]
@@ -152,7 +151,7 @@ def _add_runs(server: MCPServer[Any], door: ApiDoor) -> None:
         ctx: Ctx,
         *,
         run: Ref,
-        task: Task,
+        task: Annotated[str, Field(description="WORKSTREAM/TASK")],
         after: Annotated[int | None, Field(description="`next` of the part before")] = None,
         project: Project = None,
         wait: Seconds = 0.0,

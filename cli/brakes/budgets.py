@@ -1,12 +1,12 @@
 """`interlock budget`: set, list and remove budgets of triggers, claims, tokens and money."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from interlock.cli.lib.listing import Listing, Row, lists
+from interlock.cli.lib.listing import lists_all
 from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.output import AsJson, print_json, say
 from interlock.cli.lib.parsing import period_seconds
@@ -96,16 +96,14 @@ def _used(row: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     ] or [own]
 
 
-@app.command("list")
-@lists("budget", COLUMNS, lines=_used)
-def list_(asked: Listing) -> Iterable[Row]:
-    """List budgets: the terms, what is used by whom, and whether a brake is on for it.
-
-    \b
-    Example:
-      interlock budget list
-    """
-    return budgets.with_uses(asked.connection, budgets.listed(asked.connection, project=asked.project))
+lists_all(
+    app,
+    "budget",
+    "List budgets: the terms, what is used by whom, and whether a brake is on for it.",
+    lambda connection, project: budgets.with_uses(connection, budgets.listed(connection, project=project)),
+    COLUMNS,
+    lines=_used,
+)
 
 
 @app.command()

@@ -56,8 +56,8 @@ class Isolation:
         """
         assert self.bubblewrap
         command = Command(
-            tuple(argv),
-            cwd,
+            argv=tuple(argv),
+            cwd=cwd,
             env=env,
             timeout_seconds=timeout_seconds,
             output_limit_bytes=output_limit_bytes,

@@ -70,6 +70,32 @@ def check_redis(runtime: Runtime) -> Iterator[Finding]:
         yield Finding("redis", "warn", message, "CONFIG SET maxmemory-policy noeviction")
 
 
+def check_workers(runtime: Runtime) -> Iterator[Finding]:
+    """Whether nodes answer for every queue that is needed."""
+    with transaction(runtime.database) as connection:
+        swept = any(each["age_seconds"] < SWEPT_SECONDS for each in sweep_runs.last_runs(connection))
+    try:
+        answers = nodes.queues_by_node(runtime.app, needed=NEEDED, expected=swept)
+    except Exception as error:  # kombu raises what its transport raises: any of them means no answer
+        yield Finding("workers", "fail", f"the broker does not answer: {error}", "interlock status")
+        return
+    if not answers:
+        yield Finding("workers", "fail", "no worker answers", "interlock up --detach")
+        return
+    if untaken := NEEDED - frozenset().union(*answers.values()):
+        queues = ", ".join(f"`{queue}`" for queue in sorted(untaken))
+        message = f"no node that consumes {queues} answers; these nodes do: {', '.join(sorted(answers))}"
+        yield Finding("workers", "fail", message, "interlock status; interlock playbook show worker-takes-nothing")
+        return
+    with transaction(runtime.database) as connection:
+        waited = health.backlog(connection)["oldest_pending_seconds"] or 0.0
+    if waited > LATE_SECONDS:  # a node may answer without consuming
+        message = f"{len(answers)} nodes answer, but a due trigger has waited {waited:.0f} s: no node consumes it"
+        yield Finding("workers", "fail", message, "interlock playbook show worker-takes-nothing")
+    else:
+        yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
+
+
 def check_crew(runtime: Runtime) -> Iterator[Finding]:
     """Workers that are silent or starving, and tasks that no worker can run."""
     chosen = runtime.settings
@@ -115,29 +141,3 @@ def check_sandbox(runtime: Runtime) -> Iterator[Finding]:
     """Whether commands run in a sandbox."""
     for each in in_force.reported(runtime.settings):
         yield Finding("sandbox", each.level, each.message, each.cure)
-
-
-def check_workers(runtime: Runtime) -> Iterator[Finding]:
-    """Whether nodes answer for every queue that is needed."""
-    with transaction(runtime.database) as connection:
-        swept = any(each["age_seconds"] < SWEPT_SECONDS for each in sweep_runs.last_runs(connection))
-    try:
-        answers = nodes.queues_by_node(runtime.app, needed=NEEDED, expected=swept)
-    except Exception as error:  # kombu raises what its transport raises: any of them means no answer
-        yield Finding("workers", "fail", f"the broker does not answer: {error}", "interlock status")
-        return
-    if not answers:
-        yield Finding("workers", "fail", "no worker answers", "interlock up --detach")
-        return
-    if untaken := NEEDED - frozenset().union(*answers.values()):
-        queues = ", ".join(f"`{queue}`" for queue in sorted(untaken))
-        message = f"no node that consumes {queues} answers; these nodes do: {', '.join(sorted(answers))}"
-        yield Finding("workers", "fail", message, "interlock status; interlock playbook show worker-takes-nothing")
-        return
-    with transaction(runtime.database) as connection:
-        waited = health.backlog(connection)["oldest_pending_seconds"] or 0.0
-    if waited > LATE_SECONDS:  # a node may answer without consuming
-        message = f"{len(answers)} nodes answer, but a due trigger has waited {waited:.0f} s: no node consumes it"
-        yield Finding("workers", "fail", message, "interlock playbook show worker-takes-nothing")
-    else:
-        yield Finding("workers", "ok", f"{len(answers)} nodes answer: {', '.join(sorted(answers))}")
