@@ -1,11 +1,13 @@
 """Whose token an MCP request presents."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import Scope
 
-from interlock.api.mcp.door import ApiDoor
 from interlock.api.presented import Presented
+
+if TYPE_CHECKING:
+    from interlock.api.mcp.door import ApiDoor
 
 STATE = "mcp_principal"
 
@@ -15,7 +17,7 @@ def note(scope: Scope, who: Presented) -> None:
     scope.setdefault("state", {})[STATE] = who
 
 
-def token_of(ctx: Any, door: ApiDoor) -> Presented:
+def token_of(ctx: Any, door: "ApiDoor") -> Presented:
     """The token of the HTTP request that a tool, a resource or a method is asked by; over stdio, that of the server."""
     if door.token is not None:
         return Presented(door.token)
