@@ -10,7 +10,7 @@ from interlock.api import problems
 from interlock.api.access import Access
 from interlock.api.bounds import Bounds
 from interlock.api.direct import Direct
-from interlock.api.groups import GROUPS, PREFIX, RouteGroup, include
+from interlock.api.groups import GROUPS, PREFIX, RouteGroup
 from interlock.api.mcp import mount
 from interlock.api.mcp.mount import McpMount
 from interlock.api.problems import ProblemDetails
@@ -60,10 +60,9 @@ def create_app(runtime: AsyncRuntime, groups: Sequence[RouteGroup] = GROUPS) -> 
         docs_url=None,  # these pages load programs from elsewhere
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
     )
     problems.install(app)
     for group in groups:
-        include(app, group)
+        app.router.routes.extend(group.routes)
     app.mount(mount.PATH, McpMount(app))
     return app

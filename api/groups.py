@@ -6,12 +6,14 @@
 3. a row for each route in `tests/http_rights.py`: what which role may do with it. Tests fail until it is there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
+from functools import cached_property
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, Request
+from starlette.routing import BaseRoute
 
 from interlock.api.routes import (
     agents,
@@ -42,7 +44,7 @@ from interlock.api.routes import (
 PREFIX = "/api"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RouteGroup:
     """A group of routes; a deprecated one says so in each answer, by RFC 9745 and RFC 8594.
 
@@ -64,6 +66,18 @@ class RouteGroup:
         said = {"Deprecation": f"@{int(self.deprecated_at.timestamp())}"}
         return said | ({"Sunset": format_datetime(self.sunset_at, usegmt=True)} if self.sunset_at else {})
 
+    @cached_property
+    def routes(self) -> Sequence[BaseRoute]:
+        """Them under `PREFIX`; FastAPI reads their signatures once, however many applications have them."""
+
+        def note(request: Request) -> None:
+            request.state.headers = self.headers
+
+        said = [Depends(note)] if self.headers else []
+        under = APIRouter(generate_unique_id_function=lambda route: route.name)
+        under.include_router(self.router, prefix=PREFIX, dependencies=said, deprecated=bool(said) or None)
+        return under.routes
+
 
 GROUPS = tuple(
     RouteGroup(each.router)
@@ -72,13 +86,3 @@ GROUPS = tuple(
         supervisor, jobs, limits, phases, overrides, audit, subscriptions, tokens, definitions, health,
     )
 )  # fmt: skip
-
-
-def include(app: FastAPI, group: RouteGroup) -> None:
-    """Add a group's routes to an application."""
-
-    def note(request: Request) -> None:
-        request.state.headers = group.headers
-
-    said = [Depends(note)] if group.headers else []
-    app.include_router(group.router, prefix=PREFIX, dependencies=said, deprecated=bool(said) or None)
