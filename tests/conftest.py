@@ -11,8 +11,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from redis import Redis
-from uuid_utils.compat import uuid7
 
 from interlock.supervisor.embedded import running
 from interlock.supervisor.environment import PLAIN_NAMES
@@ -34,9 +32,9 @@ from interlock.workers.system.users import Account, commands_account
 from interlock.workflows.input.names import DEFAULT_PROJECT
 from tests import databases, huge_pages, leftovers
 from tests.homes import open_directory, share
+from tests.kept_databases import KeptDatabase, KeptDatabases
 from tests.nodes import Node, node
 from tests.rights import operate
-from tests.shared_databases import SharedDatabase, is_shared, shared_copy
 
 ROOT = Path(__file__).parents[1]
 
@@ -180,29 +178,24 @@ def database_to_copy(request: pytest.FixtureRequest, template: str) -> str:
     return str(request.getfixturevalue("template_with_ann")) if "ann" in request.fixturenames else template
 
 
-@pytest.fixture(scope="module")
-def copies(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SharedDatabase]]:
-    """Gives what tests of a module share that are marked `one_database`: a copy of each database they ask for."""
-    with ExitStack() as opened:
-        home = tmp_path_factory.mktemp("shared") / "home"
-        yield cache(lambda template: opened.enter_context(shared_copy(servers, template, home)))
+@pytest.fixture(scope="session")
+def kept_databases(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeptDatabases]:
+    """What tests of this process use one after another."""
+    with closing(KeptDatabases(servers, tmp_path_factory.mktemp("kept") / "home")) as kept:
+        yield kept
 
 
 @pytest.fixture
-def shared_database(request: pytest.FixtureRequest, database_to_copy: str) -> SharedDatabase | None:
-    """The copy that this module's tests share; None if this test has its own."""
-    copy: SharedDatabase | None = is_shared(request.node) and request.getfixturevalue("copies")(database_to_copy)
-    return copy or None
+def kept_database(kept_databases: KeptDatabases, database_to_copy: str) -> Iterator[KeptDatabase]:
+    """A migrated database for this test, with connections."""
+    with kept_databases.lent(database_to_copy) as database:
+        yield database
 
 
 @pytest.fixture
-def database_url(servers: Servers, database_to_copy: str, shared_database: SharedDatabase | None) -> Iterator[str]:
-    """A migrated database for this test alone, or for all of its module."""
-    if shared_database:
-        yield shared_database.url
-        return
-    with databases.copy_of(servers, database_to_copy) as url:
-        yield url
+def database_url(kept_database: KeptDatabase) -> str:
+    """A migrated database for this test alone."""
+    return kept_database.url
 
 
 @pytest.fixture(scope="session")
@@ -241,7 +234,7 @@ def settings(
 
 
 @pytest.fixture
-def make_runtime(settings: Settings, shared_database: SharedDatabase | None) -> Iterator[Callable[..., Runtime]]:
+def make_runtime(settings: Settings, kept_database: KeptDatabase) -> Iterator[Callable[..., Runtime]]:
     """Makes runtimes with changed settings. They retry nothing by themselves: a test says when something is due."""
     with ExitStack() as opened:
 
@@ -249,8 +242,7 @@ def make_runtime(settings: Settings, shared_database: SharedDatabase | None) -> 
             by_hand = {"backoff_base_seconds": 1e9, "backoff_cap_seconds": 1e9}
             runtime = Runtime(settings.model_copy(update=by_hand | changed))
             opened.callback(runtime.close)
-            if shared_database:
-                opened.enter_context(shared_database.lent(runtime))
+            opened.enter_context(kept_database.lent(runtime))
             return runtime
 
         yield make
@@ -274,9 +266,9 @@ def ann(database_url: str) -> None:
 
 
 @pytest.fixture
-def project(request: pytest.FixtureRequest) -> str:
-    """The project of whoever names none; where tests share a database, one of this test's own."""
-    return str(uuid7()) if is_shared(request.node) else DEFAULT_PROJECT
+def project() -> str:
+    """The project of whoever names none."""
+    return DEFAULT_PROJECT
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, UnknownInstance
 from tests.walking import Walker
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database]
+pytestmark = pytest.mark.integration
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
 

@@ -21,7 +21,7 @@ from tests.callers import TOOL, crowd, fail_often, hold_the_trial, kill, let_the
 from tests.driving import drain_all, swept
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database, pytest.mark.usefixtures("ann")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 MANY = 8
 WHY = {"by": "ann", "reason": "the suite is flaky"}
 NO_BROKER = "redis://127.0.0.1:1/0"
@@ -103,7 +103,6 @@ def test_another_configuration_holds_at_once_also_where_it_is_open(
     assert 50 < refuses(runtime, project).seconds <= 60
 
 
-@pytest.mark.own_database
 def test_a_breaker_that_opens_again_does_so_for_the_new_cooldown(
     runtime: Runtime, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:

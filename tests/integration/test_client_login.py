@@ -23,7 +23,7 @@ from tests.crewing import Site, hand
 from tests.driving import drain_all, state
 from tests.rights import grant
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
@@ -75,7 +75,6 @@ def test_what_interlock_carries_out_it_does_not_create(outsider: Client, project
             outsider.create(type_, "T", project=project, context=given)
 
 
-@pytest.mark.own_database
 def test_it_is_no_operator_but_itself(outsider: Client, client: Client, project: str) -> None:
     worker = hand(client.runtime)
     grant(client, "ann")

@@ -15,15 +15,7 @@ Dba = psycopg.Connection
 DELIVERY = {"story", "sprint", "pr_review", "approval"}  # theirs: test_engine, test_approvals, test_database_refuses
 every = pytest.mark.parametrize(
     "definition",
-    [  # a deprecation that is walked to its end removes the version of another machine
-        pytest.param(
-            each,
-            id=f"{each.type}-{each.version}",
-            marks=[pytest.mark.own_database] if each.type == "deprecation" else [pytest.mark.one_database],
-        )
-        for each in catalogue()
-        if each.type not in DELIVERY
-    ],
+    [pytest.param(each, id=f"{each.type}-{each.version}") for each in catalogue() if each.type not in DELIVERY],
 )
 # What PostgreSQL says of an event. A function, because there are up to a thousand moves to a machine.
 ANSWERS = """

@@ -22,7 +22,7 @@ from interlock.workflows.errors import BadInput
 from tests.shims import shim, shims
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database]
+pytestmark = pytest.mark.integration
 MIB = 1 << 20
 
 

@@ -21,7 +21,7 @@ from interlock.workflows.errors import StaleLease
 from tests.shims import shim, shims
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database]
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 
 # A shell that starts what leaves it in every way there is: `leave` forks twice with a session of its own between.

@@ -81,7 +81,6 @@ def statuses(found: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
-@pytest.mark.one_database
 def test_every_action_in_every_state(jobs: Jobs, supervisor: Supervisor, project: str, state: str, action: str) -> None:
     job = job_in(jobs, supervisor, project, state)
     leads(jobs, action, job, state, LEADS.get((state, action)))

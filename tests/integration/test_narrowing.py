@@ -90,7 +90,6 @@ def test_what_was_accepted_before_stays_accepted(client: Client, project: str) -
         ("narrowing", "lift", ["operator"], "cannot be narrowed"),
     ],
 )
-@pytest.mark.one_database
 def test_a_narrowing_never_widens(
     client: Client, project: str, type_: str, trigger: str, to: list[str], why: str
 ) -> None:
@@ -114,7 +113,6 @@ def test_a_narrowing_never_widens(
     ],
     ids=str,
 )
-@pytest.mark.one_database
 def test_raw_sql_of_the_engine_widens_nothing(dba: Dba, context: dict[str, Any]) -> None:
     with dba.transaction(force_rollback=True):
         dba.execute("SET LOCAL ROLE interlock_engine")

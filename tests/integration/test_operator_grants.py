@@ -220,7 +220,6 @@ def test_a_grant_needs_a_reason(runtime: Runtime, client: Client) -> None:
     assert current(runtime, "bob") == {"bob"}
 
 
-@pytest.mark.one_database
 @pytest.mark.parametrize("role", ["origin", "replica"])
 @pytest.mark.parametrize(
     "tampering",

@@ -20,7 +20,7 @@ from tests.driving import drain_all, outcome
 from tests.rights import fire, grant
 from tests.running import GATED_PAIR, Stage
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database, pytest.mark.usefixtures("ann")]
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
 Dba = psycopg.Connection[Any]
 BY_HAND = OverrideOrder("ann", "seen to it myself")
 TRIED = OverrideOrder("ann", "would it?", dry_run=True)
@@ -71,7 +71,6 @@ def test_a_running_task_is_completed_whatever_its_gates_say_and_history_tells_wh
     assert stage.state("w") == "validating"
 
 
-@pytest.mark.own_database
 def test_its_queries_find_overrides_and_nothing_else(stage: Stage, dba: Dba) -> None:
     stage.submit({"w": {}}, {"a": {"workstream": "w"}})
     stage.start()

@@ -74,7 +74,6 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("table", "key", "type_", "state", "column"), TIMES, ids=str)
-@pytest.mark.one_database
 def test_no_time_is_in_the_future_or_before_the_birth(
     walker: Walker, dba: Dba, table: str, key: str, type_: str, state: str, column: str
 ) -> None:

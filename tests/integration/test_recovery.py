@@ -12,7 +12,7 @@ from interlock.workers.supervision.supervised_workers import Supervisor
 from interlock.workflows.errors import BadInput, IllegalTransition
 from tests.rights import grant
 
-pytestmark = [pytest.mark.integration, pytest.mark.one_database]
+pytestmark = pytest.mark.integration
 ORDER = ActionOrder("ann", "why")
 
 
@@ -198,7 +198,6 @@ def test_a_validation_error_ends_the_job_at_once(
     assert client.history(made)[-1]["metadata"]["error"] == "no such branch"
 
 
-@pytest.mark.own_database
 @invalid_at
 def test_a_validation_error_told_again_is_answered_alike(
     client: Client, jobs: Jobs, job: UUID, project: str, way: tuple[str, ...], became: str

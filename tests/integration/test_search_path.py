@@ -1,6 +1,7 @@
 """No statement of ours depends on a search path: here it leads to other tables that are called as ours are."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from interlock.workers.operations import doctor
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from tests.driving import applied
 from tests.rights import operate
 from tests.running import Stage
@@ -44,8 +46,13 @@ def decoys(dba: Dba, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_a_search_path_that_leads_to_other_tables_misleads_nothing(
-    decoys: list[str], runtime: Runtime, dba: Dba, project: str, valkey: "Redis"
+    decoys: list[str], settings: Settings, dba: Dba, project: str, valkey: "Redis"
 ) -> None:
+    with closing(Runtime(settings)) as runtime:  # connections of its own, which have that path
+        _everything(runtime, dba, project, valkey)
+
+
+def _everything(runtime: Runtime, dba: Dba, project: str, valkey: "Redis") -> None:
     client = Client(runtime)
     with transaction(runtime.database) as connection:
         assert connection.execute(text("SELECT 'tasks'::regclass::oid = 'decoys.tasks'::regclass::oid")).scalar_one()

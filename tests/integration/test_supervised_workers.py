@@ -58,7 +58,6 @@ def worker_in(supervisor: Supervisor, project: str, state: str) -> UUID:
 
 
 @pytest.mark.parametrize(("state", "action"), list(product(WAY_TO, ACTIONS)))
-@pytest.mark.one_database
 def test_every_action_in_every_state(supervisor: Supervisor, project: str, state: str, action: str) -> None:
     worker = worker_in(supervisor, project, state)
     dest = LEADS.get((state, action))

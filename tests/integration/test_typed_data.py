@@ -111,7 +111,6 @@ for _ in range(60):
 
 
 @pytest.mark.parametrize("what", NOT_JSON)
-@pytest.mark.one_database
 def test_what_is_not_json_or_beyond_the_limits_is_refused_before_any_model_sees_it(
     typed: Client, dba: Dba, what: str
 ) -> None:
