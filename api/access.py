@@ -48,6 +48,7 @@ LONG_HISTORY = 1_000  # events
 LONG_HISTORIES = 2  # verified at once: short ones do not wait for them
 VERIFY_SECONDS = 5.0  # for one history, with the waiting for its turn
 LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
+CLIENTS = 1_000  # kept for those who ask again
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
 bearer = HTTPBearer(auto_error=False, description="`interlock token create` prints a token once.")
@@ -71,13 +72,24 @@ class Access:
         self._client = Client(runtime)
         self.acceptances = Gathering(partial(accept_together, self._client), partial(accept_fired, self._client))
         self._projects: OrderedDict[UUID, str] = OrderedDict()
+        self._clients: OrderedDict[tuple[Principal, str], Client] = OrderedDict()
 
     def _find_each(self, asked: Sequence[tuple[str, str]]) -> dict[int, Principal | None]:
         return dict(enumerate(find_each(self.runtime, asked)))
 
     def client(self, principal: Principal, project: str) -> Client:
         """A client that acts for a principal; for use in a greenlet only."""
-        return cast(Client, acting(self._client, principal, project))  # a copy of the one that it is given
+        if found := self._clients.get((principal, project)):
+            return found
+        # `acting` gives a copy of the one that it is given.
+        made = self._clients[principal, project] = cast(Client, acting(self._client, principal, project))
+        if len(self._clients) > CLIENTS:
+            self._clients.popitem(last=False)
+        return made
+
+    def remembers(self, instance_id: UUID) -> bool:
+        """Whether an instance's project is known without asking."""
+        return instance_id in self._projects
 
     def projects_of(self, ids: Collection[UUID]) -> dict[UUID, str]:
         """The projects of instances, archived ones too; unknown ones are left out. For use in a greenlet only."""
@@ -308,7 +320,7 @@ def admitted(request: Request, principal: Principal) -> Caller:
         TooManyRequests: it is over its rate.
     """
     access: Access = request.app.state.access
-    request.state.token_id, request.state.by = str(principal.token_id), principal.name
+    request.scope["state"].update(token_id=str(principal.token_id), by=principal.name)
     if seconds := access.rates.wait_seconds(principal.token_id):
         raise TooManyRequests(seconds)
     return Caller(access, principal)

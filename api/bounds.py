@@ -4,6 +4,8 @@ A request is read whole before any of it is parsed, so nobody holds more than `B
 """
 
 import asyncio
+from collections.abc import Mapping
+from functools import lru_cache
 from time import monotonic
 
 import structlog
@@ -36,7 +38,10 @@ class Bounds:
     """ASGI middleware: refuses what is out of bounds, and logs each request, without its query, headers and body."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._settings = app, settings
+        self._app = app
+        self._answers_to = lru_cache(64)(  # it is asked for each request, mostly the same
+            lambda host, own: answers_to(host.decode("latin-1"), own, settings.allowed_hosts)
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -50,13 +55,15 @@ class Bounds:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(scope["state"].get("headers", {}))
+                if more := scope["state"].get("headers"):
+                    MutableHeaders(scope=message).update(more)
             await send(message)
 
+        said = dict(reversed(scope["headers"]))  # the first of each name
         try:
             self._require_host(scope)
-            whole = await _body(scope, receive)
-            if not _is_yaml(scope):  # a plan, whose reader has bounds of its own
+            whole = await _body(said, receive)
+            if b"yaml" not in said.get(b"content-type", b""):  # a plan, whose reader has bounds of its own
                 _require_shallow(whole)
             await self._app(scope, replayed(whole, receive), noting)
         except OutOfBounds as refused:
@@ -67,20 +74,18 @@ class Bounds:
 
     def _require_host(self, scope: Scope) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        own, allowed = (scope.get("server") or ("",))[0], self._settings.allowed_hosts
-        if not answers_to(hosts[0].decode("latin-1") if len(hosts) == 1 else None, own, allowed):
+        own = (scope.get("server") or ("",))[0]
+        if not self._answers_to(hosts[0] if len(hosts) == 1 else b"", own):
             raise OutOfBounds(problems.WRONG_HOST, "INTERLOCK_ALLOWED_HOSTS adds names.")
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
+async def _body(said: Mapping[bytes, bytes], receive: Receive) -> bytes:
     """All of a request's body. Raises `OutOfBounds` if it is too large or comes too slowly."""
-    limit = OutOfBounds(problems.TOO_LARGE, f"A request has at most {BODY_BYTES:,} bytes.")
-    names = {name for name, _ in scope["headers"]}
-    if {b"content-length", b"transfer-encoding"} <= names:  # each says another end (RFC 9112, 6.1)
+    announced = said.get(b"content-length", b"0")
+    if b"transfer-encoding" in said and b"content-length" in said:  # each says another end (RFC 9112, 6.1)
         raise OutOfBounds(problems.UNREADABLE, "Give Content-Length or Transfer-Encoding, not both.")
-    announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not announced.isdigit() or int(announced) > BODY_BYTES:
-        raise limit
+        raise _too_large()
     whole, more = bytearray(), True
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -89,14 +94,14 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
                 whole += message.get("body", b"")
                 more = message.get("more_body", False) and message["type"] == "http.request"
                 if len(whole) > BODY_BYTES:
-                    raise limit
+                    raise _too_large()
     except TimeoutError:
         raise OutOfBounds(problems.SLOW, f"A request must be sent within {BODY_SECONDS:g} s.") from None
     return bytes(whole)
 
 
-def _is_yaml(scope: Scope) -> bool:
-    return any(name == b"content-type" and b"yaml" in value for name, value in scope["headers"])
+def _too_large() -> OutOfBounds:
+    return OutOfBounds(problems.TOO_LARGE, f"A request has at most {BODY_BYTES:,} bytes.")
 
 
 def _require_shallow(body: bytes) -> None:

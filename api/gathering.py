@@ -1,15 +1,15 @@
 """What requests ask of the database at the same time goes together: a commit and a round trip for many, not for each.
 
-A turn is of what is there when it begins. While one is under way, what is asked waits and makes the next. Each gets its
-own answer. If a turn fails, each of it is asked again alone, so that the fault of one is nobody else's; and a turn that
-takes long is not waited for.
+A turn is of what is there when it begins. While one is under way, what is asked waits and makes the next, which begins
+as soon as PostgreSQL has answered. Each gets its own answer. If a turn fails, each of it is asked again alone, so that
+the fault of one is nobody else's; and a turn that takes long is not waited for.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy.exc import OperationalError
 
@@ -63,11 +63,11 @@ class Gathering(Generic[A, R]):
         self._turns.discard(task)
         self._next(task)
 
-    def _next(self, task: asyncio.Task[None]) -> None:
+    def _next(self, task: asyncio.Task[Any] | None) -> None:
         if self._awaited is task:
             self._awaited = None
             if self._waiting:
-                self._begin(task.get_loop())
+                self._begin(asyncio.get_running_loop())
 
     async def _answer(self, turn: Sequence[tuple[A, asyncio.Future[R]]]) -> None:
         answers: Mapping[int, R] = {}
@@ -82,6 +82,8 @@ class Gathering(Generic[A, R]):
                         if not future.done():
                             future.set_exception(error)
                     return
+            else:  # now, because PostgreSQL need not wait until these answers are written
+                self._next(asyncio.current_task())
         for place, answer in answers.items():
             if not turn[place][1].done():
                 turn[place][1].set_result(answer)

@@ -15,7 +15,7 @@ from interlock.api.parameters import WAIT_SECONDS, IdempotencyKey, Wait, one_key
 from interlock.api.problems import JsonAnswer, documented
 from interlock.db.connection import transaction
 from interlock.db.core import instances, requests
-from interlock.workers.client.operations import FiredRow, fired, traced
+from interlock.workers.client.operations import FiredRow, fired, fired_as_known, traced
 from interlock.workers.client.receipts import Receipt, receipt
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workflows.errors import BadInput, UnknownInstance
@@ -73,7 +73,8 @@ async def fire_trigger(
             firing = order.firing(ref, caller.principal.name, one_key(order.request_id, key))
             return client.project, fired(client, firing)
 
-    project, row = await inside(checked)
+    found = _as_known(caller, order, key)
+    project, row = await inside(checked) if found is None else found
     with only_of(project, order.instance), traced([row]):
         receipt = await caller.access.acceptances.ask(row)
     if receipt.replayed:  # PostgreSQL has judged the token only of what is new
@@ -117,6 +118,16 @@ async def show_request(caller: Called, request_id: Text, wait: Wait = 0.0) -> Js
     """Show an accepted trigger, and its outcome as soon as there is one."""
     (outcome,) = await caller.outcomes(await inside(_known, caller, [request_id]), wait, just_fired=False)
     return JsonAnswer(shown(outcome))
+
+
+def _as_known(caller: Caller, order: TriggerOrderIn, key: str | None) -> tuple[str, FiredRow] | None:
+    """An instance's project and the row of a trigger for it, as remembered; None if PostgreSQL is to be asked first."""
+    id_ = instances.as_uuid(order.instance)
+    if id_ is None or not caller.access.remembers(id_):
+        return None
+    client = caller.client(ref=id_, write=True)
+    row = fired_as_known(client, order.firing(id_, caller.principal.name, one_key(order.request_id, key)))
+    return None if row is None else (client.project, row)
 
 
 def _known(caller: Caller, request_ids: list[str]) -> list[Receipt]:

@@ -42,11 +42,13 @@ class Turns:
     """A question that many ask: `together` and `alone`, and what they were called with."""
 
     def __init__(self) -> None:
+        self.begun: list[int] = []  # how many each turn is of
         self.together_with: list[list[int]] = []
         self.alone_with: list[int] = []
         self.gathering = Gathering[int, int](self.together, self.alone)
 
     def together(self, asked: Sequence[int]) -> dict[int, int]:
+        self.begun.append(len(asked))
         await_only(asyncio.sleep(0.001))
         self.together_with.append(list(asked))
         if any(each < 0 for each in asked):
@@ -73,6 +75,21 @@ def test_what_is_asked_at_once_makes_a_turn_and_what_is_asked_meanwhile_the_next
     turns = Turns()
     assert asyncio.run(ask_meanwhile(turns)) == [6, 8, 10, 2, 4]
     assert (turns.alone_with, turns.together_with) == ([], [[1, 2], [3, 4, 5]])
+
+
+def test_the_next_turn_begins_before_the_answers_of_the_one_before_are_written() -> None:
+    async def heard(turns: Turns, each: int) -> list[int]:
+        await turns.gathering.ask(each)
+        return list(turns.begun)
+
+    async def ask_meanwhile(turns: Turns) -> list[list[int]]:
+        first = asyncio.gather(heard(turns, 1), heard(turns, 2))
+        while not turns.begun:
+            await asyncio.sleep(0)
+        await turns.ask(3, 4, 5)
+        return await first
+
+    assert asyncio.run(ask_meanwhile(Turns())) == [[2, 3], [2, 3]]
 
 
 def test_who_asks_alone_is_answered_alone() -> None:

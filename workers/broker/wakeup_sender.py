@@ -19,6 +19,7 @@ log = structlog.get_logger()
 
 CROWDED_SECONDS = 0.005  # triggers closer together than this are a crowd
 LINGER_SECONDS = 0.008  # how long a crowd's wake-ups gather: one round trip for a dozen, off the callers' path
+LOOP_LINGER_SECONDS = 0.02  # likewise of those who fire through an event loop, which each round trip holds up
 FLUSH_SECONDS = 2.0  # how long closing waits at most
 
 
@@ -34,6 +35,7 @@ class WakeupSender:
         """
         self._wakeups = wakeups
         self._always_from_thread = always_from_thread
+        self._linger_seconds = LOOP_LINGER_SECONDS if always_from_thread else LINGER_SECONDS
         self._queue: SimpleQueue[list[Wakeup] | partial[None] | Event] = SimpleQueue()
         self._thread: Thread | None = None
         self._last = float("-inf")
@@ -94,7 +96,7 @@ class WakeupSender:
         while True:
             found = [self._queue.get()]
             if isinstance(found[0], list) and monotonic() - self._last < CROWDED_SECONDS:
-                sleep(LINGER_SECONDS)
+                sleep(self._linger_seconds)
             while not self._queue.empty():
                 found.append(self._queue.get())
             for part in found:

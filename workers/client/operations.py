@@ -35,6 +35,7 @@ from interlock.workflows.errors import (
     AlreadyExists,
     Attempt,
     BadInput,
+    InterlockError,
     NotYours,
     RequestConflict,
     UnknownInstance,
@@ -489,6 +490,16 @@ def fired(operations: Operations[Any], firing: Firing) -> FiredRow:
     """The row of a trigger that is to be fired, for `accept_fired`; raises as `Operations.fire`."""
     with operations._recorded(None):
         return operations._rows([firing], None)[0]
+
+
+def fired_as_known(operations: Operations[Any], firing: Firing) -> FiredRow | None:
+    """As `fired`, from what is remembered of the instance; None if that is not enough, or if it is to be refused."""
+    if (identity := operations._known.get(firing.ref)) is None:
+        return None
+    try:
+        return operations._row(firing, identity, None)
+    except InterlockError:
+        return None
 
 
 def accept_fired(operations: Operations[Any], row: FiredRow) -> Receipt:

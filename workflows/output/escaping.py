@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from functools import cache
 from uuid import UUID
 
 from interlock.workflows.input.names import IN_REASONS, IN_WORDS
@@ -24,7 +25,12 @@ def shown_lines(text: object) -> str:
 
 def json_text(value: object, *, default: Callable[[object], object] | None = None, indent: int | None = None) -> str:
     """A value as JSON, unchanged, with invisible and control characters written as JSON escapes."""
-    return _spelled_in_json(json.dumps(value, default=default, ensure_ascii=False, indent=indent))
+    return _spelled_in_json(_encoder(default, indent)(value))
+
+
+@cache
+def _encoder(default: Callable[[object], object] | None, indent: int | None) -> Callable[[object], str]:
+    return json.JSONEncoder(default=default, ensure_ascii=False, indent=indent).encode
 
 
 def json_beginning(value: object, most: int) -> tuple[str, bool]:
