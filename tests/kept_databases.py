@@ -188,4 +188,3 @@ class KeptDatabases:
             as_superuser = databases.as_superuser(self._servers, url)
             superuser = opened.enter_context(psycopg.connect(as_superuser, autocommit=True))
             return template, KeptDatabase(url, lender, superuser), opened.pop_all()
-        raise AssertionError("unreachable")
