@@ -156,6 +156,14 @@ def keep_idle(connection: Connection) -> None:
     connection.exec_driver_sql(KEEP_IDLE)
 
 
+def plan_anew(connection: Connection) -> None:
+    """Have PostgreSQL plan this session's statements anew, before tables grow by thousands of rows.
+
+    What it has planned while they were small may search them from the beginning, once for each row.
+    """
+    connection.exec_driver_sql("DISCARD PLANS")
+
+
 def take_turn(connection: Connection) -> None:
     """Wait until no other transaction that collided before is under way: the second time they come one by one."""
     take_lock(connection, TURN_LOCK)
