@@ -1,9 +1,8 @@
 """PostgreSQL is frozen: it takes connections and answers nothing. Whoever asks is told so within ten seconds."""
 
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -31,14 +30,18 @@ def frozen(dba: Dba) -> Iterator[None]:
     """All of PostgreSQL stands still while the block runs."""
     (backend,) = dba.execute("SELECT pg_backend_pid()").fetchone() or ()
     postmaster = psutil.Process(psutil.Process(backend).ppid())
-    processes = [postmaster, *postmaster.children(recursive=True)]
+    backends: list[psutil.Process] = []
     try:
-        for each in processes:
-            each.send_signal(signal.SIGSTOP)
+        postmaster.suspend()  # first, or it would start more of them
+        backends += postmaster.children(recursive=True)
+        for each in backends:
+            with suppress(psutil.NoSuchProcess):  # it ended by itself meanwhile
+                each.suspend()
         yield
     finally:
-        for each in reversed(processes):
-            each.send_signal(signal.SIGCONT)
+        for each in [*backends, postmaster]:
+            with suppress(psutil.NoSuchProcess):
+                each.resume()
 
 
 def test_every_request_is_answered_within_ten_seconds_and_works_again_afterwards(
