@@ -157,9 +157,9 @@ def keep_idle(connection: Connection) -> None:
 
 
 def plan_anew(connection: Connection) -> None:
-    """Have PostgreSQL plan this session's statements anew, before tables grow by thousands of rows.
+    """Have PostgreSQL plan this session's statements anew, because tables have grown by thousands of rows.
 
-    What it has planned while they were small may search them from the beginning, once for each row.
+    What it planned while they were small may search them from the beginning, once for each row.
     """
     connection.exec_driver_sql("DISCARD PLANS")
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from interlock.db.connection import plan_anew, transaction
+from interlock.db.connection import transaction
 from interlock.db.core import requests
 from interlock.db.core.request_rows import by_state, internal, own_id
 from interlock.db.orchestration import commands, plans
@@ -40,9 +40,6 @@ class Run:
     id: UUID
     name: str
     project: str
-
-
-MANY_BIRTHS = 500  # of one run: to plan the statements anew takes less than they do
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +161,6 @@ def write(
     command_rows = run_instances.commands(runtime, contexts, run)
     creation.deliver(connection, tools)
     begun = _begin_phases(connection, wanted.plan, phases)
-    if len(run) > MANY_BIRTHS:
-        plan_anew(connection)
     if len(creation.deliver(connection, run).new) < len(run):
         raise AlreadyExists(f"project {project} has a run named {ids.name} already; choose another name")
     plans.store(connection, ids.run, body=body, directory=str(wanted.directory))
