@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, TypeVar, cast
 from uuid import UUID
 
@@ -48,7 +48,7 @@ LONG_HISTORY = 1_000  # events
 LONG_HISTORIES = 2  # verified at once: short ones do not wait for them
 VERIFY_SECONDS = 5.0  # for one history, with the waiting for its turn
 LOG_READS = 2  # at a time: whoever waits for a log looks again and again, and others need connections, too
-CLIENTS = 1_000  # kept for those who ask again
+CLIENTS = 1_000  # that are kept, each for one token and project
 PROJECTS = 10_000  # instances of which the project is remembered: it never changes
 
 bearer = HTTPBearer(auto_error=False, description="`interlock token create` prints a token once.")
@@ -72,20 +72,15 @@ class Access:
         self._client = Client(runtime)
         self.acceptances = Gathering(partial(accept_together, self._client), partial(accept_fired, self._client))
         self._projects: OrderedDict[UUID, str] = OrderedDict()
-        self._clients: OrderedDict[tuple[Principal, str], Client] = OrderedDict()
+        # `acting` gives a copy of the client that it is given: one for each who asks, who mostly asks again.
+        self._acting = lru_cache(CLIENTS)(partial(acting, self._client))
 
     def _find_each(self, asked: Sequence[tuple[str, str]]) -> dict[int, Principal | None]:
         return dict(enumerate(find_each(self.runtime, asked)))
 
     def client(self, principal: Principal, project: str) -> Client:
         """A client that acts for a principal; for use in a greenlet only."""
-        if found := self._clients.get((principal, project)):
-            return found
-        # `acting` gives a copy of the one that it is given.
-        made = self._clients[principal, project] = cast(Client, acting(self._client, principal, project))
-        if len(self._clients) > CLIENTS:
-            self._clients.popitem(last=False)
-        return made
+        return cast(Client, self._acting(principal, project))
 
     def remembers(self, instance_id: UUID) -> bool:
         """Whether an instance's project is known without asking."""

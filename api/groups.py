@@ -68,7 +68,7 @@ class RouteGroup:
 
     @cached_property
     def routes(self) -> Sequence[BaseRoute]:
-        """Them under `PREFIX`; FastAPI reads their signatures once, however many applications have them."""
+        """The routes under `PREFIX`. FastAPI reads their signatures once, however many applications have them."""
 
         def note(request: Request) -> None:
             request.state.headers = self.headers

@@ -125,7 +125,7 @@ def _as_known(caller: Caller, order: TriggerOrderIn, key: str | None) -> tuple[s
     id_ = instances.as_uuid(order.instance)
     if id_ is None or not caller.access.remembers(id_):
         return None
-    client = caller.client(ref=id_, write=True)
+    client = caller.client(ref=id_, write=True)  # asks nothing either: what is remembered is enough
     row = fired_as_known(client, order.firing(id_, caller.principal.name, one_key(order.request_id, key)))
     return None if row is None else (client.project, row)
 

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 CROWDED_SECONDS = 0.005  # triggers closer together than this are a crowd
 LINGER_SECONDS = 0.008  # how long a crowd's wake-ups gather: one round trip for a dozen, off the callers' path
-LOOP_LINGER_SECONDS = 0.02  # likewise of those who fire through an event loop, which each round trip holds up
+LOOP_LINGER_SECONDS = 0.02  # likewise where an event loop fires: the thread takes time from it
 FLUSH_SECONDS = 2.0  # how long closing waits at most
 
 
