@@ -1,5 +1,6 @@
 """Carry out runs in process: real submission, engine and scheduler; the work itself takes no time."""
 
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from interlock.workers.pool import claims, registration
 from interlock.workers.pool.registration import WorkerDescription
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
+from interlock.workers.system.garbage import collect_seldom
 from interlock.workflows.plan.plan import Plan
 
 CONTEXT_BYTES = 4 * 1024**2  # with the default, a task can depend on only some 6,500 others by name
@@ -94,6 +96,9 @@ class Carrier:
     """Makes runs in one side's database and carries them out without other processes."""
 
     def __init__(self, stage: Stage, servers: Servers) -> None:
+        self._collecting = gc.get_threshold()
+        gc.freeze()  # as in a node, which does not look at what it imported
+        collect_seldom()
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))  # 30: warnings and above
         self.runtime = Runtime(stage.settings(servers).model_copy(update={"context_limit_bytes": CONTEXT_BYTES}))
         self._folder = stage.home.path.with_name("plan")  # no command may run in the home
@@ -151,6 +156,7 @@ class Carrier:
         """Close the connections."""
         self._database.close()
         self.runtime.close()
+        gc.set_threshold(*self._collecting)
 
     def _settle(self, run: UUID, spent: Spent) -> None:
         while True:

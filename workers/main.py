@@ -1,6 +1,5 @@
 """The module that `celery -A interlock.workers.main` loads: the app for this process's settings, with its tasks."""
 
-import gc
 import os
 from functools import partial
 from typing import Any
@@ -16,11 +15,11 @@ from interlock.workers.pool import celery_pool
 from interlock.workers.runtime import runtime
 from interlock.workers.settings import settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.garbage import collect_seldom
 from interlock.workers.system.readiness import announce_ready
 from interlock.workers.telemetry import logs, tracing
 
-# A round makes thousands of objects and hardly a cycle; looking for those at each 700 takes 1 to 2 % of the time.
-gc.set_threshold(30_000)
+collect_seldom()
 os.umask(0o077)  # a node's journal, archives and exports are readable by its user only, whoever started it
 process_privacy.hide(settings())
 kombu_patch.install()
