@@ -59,13 +59,11 @@ def copy(url: str, draft: Path, progress: Progress, lock: int) -> None:
     errors: list[str] = []
     with contextlib.ExitStack() as ends:
         with uninterrupted():  # a process that nobody ends would go on writing into the draft
+            group = ends.enter_context(_killed_with_us())
             process = ends.enter_context(
-                subprocess.Popen(
-                    command, stderr=subprocess.PIPE, env=environment, pass_fds=[lock], start_new_session=True
-                )
+                subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, pass_fds=[lock], process_group=group)
             )
-            ends.callback(_kill, process)
-            ends.enter_context(_ended_with_us(process.pid))
+            ends.callback(_kill, process, group)
         assert process.stderr is not None  # it is a PIPE
         for line in _lines(process.stderr):
             if found := DONE.search(line):
@@ -77,30 +75,34 @@ def copy(url: str, draft: Path, progress: Progress, lock: int) -> None:
         raise BackupFailed(_reason("; ".join(errors) or line.decode(errors="replace").strip()))
 
 
-def _kill(process: "subprocess.Popen[bytes]") -> None:
+def _kill(process: "subprocess.Popen[bytes]", group: int) -> None:
     """Kill a program and those it started, unless it has ended; returns when none of them can write any more."""
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)
         assert process.stderr is not None
         process.stderr.read()  # all of them hold it open
 
 
 @contextlib.contextmanager
-def _ended_with_us(group: int) -> Iterator[None]:
-    """During a block, another process waits to kill the process group should this process be killed.
+def _killed_with_us() -> Iterator[int]:
+    """During a block, a process waits to kill its process group, which is yielded, should this process be killed.
 
-    The process with which pg_basebackup receives the log would otherwise go on for ever.
+    The process with which pg_basebackup receives the log would otherwise go on for ever, and hold the lock. So the
+    group is there first: what joins it holds the pipe open until it has joined.
     """
     ends, held = os.pipe()
-    command = ["/bin/sh", "-c", f"read _; kill -KILL -{group}"]
     try:
         guard = subprocess.Popen(
-            command, stdin=ends, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            ["/bin/sh", "-c", "read _; kill -KILL 0"],
+            stdin=ends,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
         )
     finally:
         os.close(ends)
     try:
-        yield
+        yield guard.pid
     finally:
         with uninterrupted():
             guard.kill()

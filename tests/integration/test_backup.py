@@ -414,14 +414,26 @@ main()
 """
 
 BACKUP = """
-import sys, time
+import sys, subprocess, time
 from pathlib import Path
 from interlock.supervisor.backup.backup import back_up
-def stay(done, total):
-    print(done, flush=True)
+def stay(*_):
+    print(flush=True)
     time.sleep(600)
-back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), stay)
 """
+MOMENTS = {
+    "while it is copied": "",
+    "when pg_basebackup has just been started": """
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if "pg_basebackup" in command[0]:
+            while not [*Path(sys.argv[2]).glob(".partial-*")]:
+                time.sleep(0.001)
+            stay()
+subprocess.Popen = Popen
+""",
+}
 
 
 def writing_to(directory: Path) -> list[int]:
@@ -433,9 +445,10 @@ def writing_to(directory: Path) -> list[int]:
     ]
 
 
-def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(running_one: Client, place: Path) -> None:
-    some(running_one, 20)
-    words = [sys.executable, "-c", BACKUP, superuser(running_one), str(place / "backups")]
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_a_backup_that_is_killed_leaves_nothing_that_looks_whole(running_one: Client, place: Path, moment: str) -> None:
+    program = f"{BACKUP}{moment}back_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), stay)"
+    words = [sys.executable, "-c", program, superuser(running_one), str(place / "backups")]
     words.append(str(running_one.runtime.settings.signing_directory))
     with subprocess.Popen(words, stdout=subprocess.PIPE, env={**os.environ, **environment(Settings())}) as victim:
         assert victim.stdout
