@@ -19,10 +19,10 @@ from interlock.workers import sweeps
 from interlock.workers.audit import anchor_copies, anchors
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
-from interlock.workers.operations.doctor import examine
 from interlock.workers.operations.metrics import read
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied
 from tests.tampering import unprotected
 
@@ -106,7 +106,7 @@ def test_a_destination_that_fails_stops_neither_anchors_nor_the_others_and_catch
     assert len(names(one)) == 6
     assert copies(runtime) == [(0, 2, True), (0, 2, True), (2, 0, False), (0, 2, True)]
     python = f"command {Path(sys.executable).name}"
-    said = {each.message: each.level for each in examine(runtime) if each.check == "copies"}
+    said = {each.message: each.level for each in examined(runtime, "copies")}
     assert said[f"2 anchors are not copied to {gone}: {gone} is no directory: mount or create it"] == "warn"
     assert said[f"2 anchors are not copied to {python}: ended with exit code 1: no network"] == "warn"
     assert said[f"anchors are copied to {one}, up to anchor 2"] == "ok"

@@ -18,11 +18,11 @@ from interlock.workers.client.client import Client
 from interlock.workers.engine.locked_instance import take
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.checks.finding import Finding
-from interlock.workers.operations.doctor import examine
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
 from tests.cli.terminal import FORKS
+from tests.doctoring import examined
 from tests.driving import drain_all, outcome
 from tests.stuck import look
 
@@ -123,12 +123,12 @@ def test_doctor_names_a_partition_that_stands_and_what_stands_at_its_head(
     with transaction(own.runtime.database) as connection:
         assert stalled_partitions.watch(connection) == []
     dba.execute("UPDATE partition_watch SET since = since - interval '1 minute'")
-    (finding,) = [each for each in examine(own.runtime) if each.check == "partitions"]
+    (finding,) = examined(own.runtime, "partitions")
     assert finding.level == "fail"
     assert fired in finding.message
     drain_all(own.runtime)
     sweeps.run(own.runtime, "partitions")
-    assert [each.level for each in examine(own.runtime) if each.check == "partitions"] == ["ok"]
+    assert [each.level for each in examined(own.runtime, "partitions")] == ["ok"]
 
 
 def test_doctor_names_who_keeps_a_partition(
@@ -137,7 +137,7 @@ def test_doctor_names_who_keeps_a_partition(
     sweeps.run(runtime, "partitions")
 
     def found() -> list[Finding]:
-        return [each for each in examine(runtime) if each.check == "partitions"]
+        return examined(runtime, "partitions")
 
     assert [each.level for each in found()] == ["ok"]
     with psycopg.connect(databases.as_client(servers, database_url)) as stranger:
@@ -160,7 +160,7 @@ def test_doctor_names_who_keeps_a_partition(
 def test_doctor_does_not_say_that_partitions_move_while_nobody_watches_them(runtime: Runtime, dba: Dba) -> None:
     sweeps.run(runtime, "partitions")
     dba.execute("UPDATE sweeps SET started_at = started_at - interval '40 seconds'")
-    (finding,) = [each for each in examine(runtime) if each.check == "partitions"]
+    (finding,) = examined(runtime, "partitions")
     assert finding.level == "warn"
     assert finding.message.startswith("unknown: the sweep `partitions`, which checks this, has not run for 4")
 
@@ -202,7 +202,7 @@ def test_doctor_and_stuck_offer_nobody_to_redrive_what_is_quarantined_with_the_r
     fired = [own.fire(mine, "step", by="ann").request_id for mine in mines]
     with transaction(own.runtime.database) as connection:
         requests.quarantine(connection, fired[:2], by="bob", reason="it kills")
-    (finding,) = [each for each in examine(own.runtime) if each.check == "dead"]
+    (finding,) = examined(own.runtime, "dead", by="backlog")
     assert finding.message == "2 are quarantined"
     assert "--all" not in finding.cure
     told = {each.workflow_id: each for each in look(own.runtime)}

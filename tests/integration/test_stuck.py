@@ -7,9 +7,10 @@ import pytest
 
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
-from interlock.workers.operations import doctor, metrics
+from interlock.workers.operations import metrics
 from interlock.workers.runtime import Runtime
 from tests.crewing import Site, hand, silence, take
+from tests.doctoring import examined
 from tests.driving import applied, drain_all, make_due, state, swept
 from tests.legacy import rename
 from tests.rights import fire
@@ -166,11 +167,11 @@ def test_the_sweep_keeps_what_it_found_and_the_doctor_tells_it(
     worker = hand(runtime, "W")
     silence(dba, worker, 130)
     assert sweep(runtime, dba) == 1
-    (finding,) = [each for each in doctor.examine(runtime) if each.check == "stuck"]
+    (finding,) = examined(runtime, "stuck")
     assert (finding.level, finding.message) == ("warn", "stuck: 1 worker")
     silence(dba, worker, 0)
     assert sweep(runtime, dba) == 0
-    (finding,) = [each for each in doctor.examine(runtime) if each.check == "stuck"]
+    (finding,) = examined(runtime, "stuck")
     assert finding.level == "ok"
 
 

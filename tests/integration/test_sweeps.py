@@ -25,8 +25,8 @@ from interlock.workers.broker import nodes
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.checks.finding import Finding
-from interlock.workers.operations.doctor import examine
 from interlock.workers.runtime import Runtime
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied, drain_all, swept, trail
 from tests.nodes import node
 from tests.waiting import eventually
@@ -54,7 +54,7 @@ def test_doctor_names_the_workers_where_nobody_takes_what_beat_sends(
     runtime: Runtime, dba: "psycopg.Connection[Any]"
 ) -> None:
     def finding() -> Finding:
-        return next(each for each in examine(runtime) if each.check == "beat")
+        return examined(runtime, "beat")[0]
 
     dba.execute("ALTER TABLE workflow_definitions DISABLE TRIGGER kept")
     dba.execute("UPDATE workflow_definitions SET recorded_at = now()")
@@ -75,7 +75,7 @@ def test_doctor_names_the_workers_where_nobody_takes_what_beat_sends(
 def test_doctor_fails_where_no_node_takes_triggers(runtime: Runtime, tmp_path: Path) -> None:
     assert swept(runtime, "dispatch") == 0
     with node(runtime.settings, tmp_path, "worker", "-Q", "effects", "-c", "1"):
-        said = next(each for each in examine(runtime) if each.check == "workers")
+        said = examined(runtime, "workers")[0]
     assert said.level == "fail"
     assert said.message.startswith("no node that consumes `sweeps`, `triggers` answers; these nodes do: ")
 

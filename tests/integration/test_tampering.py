@@ -26,7 +26,6 @@ from interlock.workers import sweeps
 from interlock.workers.audit import anchors, exports, journal_checks, signing_keys
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
-from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE, files
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
@@ -34,6 +33,7 @@ from interlock.workflows.audit.checkpoints import parsed_checkpoint, parsed_note
 from interlock.workflows.errors import BadInput
 from interlock.workflows.versioning.export import canonical_checksum
 from tests import databases
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied
 from tests.tampering import cut_tail, erase, forge, unprotected
 from tests.waiting import eventually
@@ -513,7 +513,7 @@ def test_the_doctor_says_when_anchors_are_overdue(
     runtime: Runtime, anchored: list[UUID], client: Client, dba: Dba
 ) -> None:
     def finding() -> str:
-        return next(each.level for each in examine(runtime) if each.check == "anchors")
+        return next(each.level for each in examined(runtime, "anchors"))
 
     assert finding() == "ok"
     with unprotected(dba, "anchors"):
@@ -549,7 +549,7 @@ def test_who_was_made_a_member_of_the_owner_is_named_until_a_migration_records_i
 
 def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works(runtime: Runtime, dba: Dba) -> None:
     def finding() -> tuple[str, str, str]:
-        return next((each.level, each.message, each.cure) for each in examine(runtime) if each.check == "protection")
+        return next((each.level, each.message, each.cure) for each in examined(runtime, "protection", by="database"))
 
     assert finding()[0] == "ok"
     dba.execute("ALTER TABLE trigger_requests DISABLE TRIGGER bounded_metadata, DISABLE TRIGGER worded")

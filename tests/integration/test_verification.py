@@ -17,10 +17,10 @@ from interlock.workers.audit import anchors, evidence, verification
 from interlock.workers.client.client import Client
 from interlock.workers.operations import metrics
 from interlock.workers.operations.checks.finding import Finding
-from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE
 from interlock.workers.runtime import Runtime
 from tests import databases
+from tests.doctoring import examined
 from tests.driving import applied
 from tests.tampering import unprotected
 from tests.waiting import eventually
@@ -80,7 +80,7 @@ def gauge(runtime: Runtime, name: str) -> float:
 
 
 def finding(runtime: Runtime) -> Finding:
-    (found,) = [each for each in examine(runtime) if each.check == "verification"]
+    (found,) = examined(runtime, "verification")
     return found
 
 
