@@ -24,6 +24,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
 from tests import databases
+from tests.wheels import SEVERAL, answers, in_order
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -124,15 +125,6 @@ with Client() as client:
     print(client.show("S-1")["current_state"], [each["trigger"] for each in client.history("S-1")])
 with engine.connect() as connection:
     print(connection.execute(select(func.count()).select_from(tasks)).scalar_one())
-"""
-SEVERAL = """
-import json, sys
-from interlock.cli.main import run
-
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["interlock", *words]
-    code = run()
-    print(f"\\0{code}\\0", end="", flush=True)
 """
 SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1"
 TYPED = """
@@ -262,59 +254,55 @@ def test_it_lives_in_an_application_s_own_database(
         assert done.returncode == ends, done.stdout
         return done.stdout
 
-    def alembic_makes(revision: str) -> None:
-        made = f"main(['revision', '--autogenerate', '-m', '{revision}']); main(['upgrade', 'head'])"
-        run("-c", f"from alembic.config import main; {made}")
-
     def interlock(*words: str, ends: int = 0, **more: str) -> str:
         return run("-m", "interlock.cli.main", *words, ends=ends, **more)
 
-    def several(*lines: str, **more: str) -> list[tuple[str, str]]:
-        """Run command lines in one process, which starts once; what each said, and its exit code."""
-        said = run("-c", SEVERAL, json.dumps([line.split() for line in lines]), **more).split("\0")
-        return list(zip(said[0::2], said[1::2], strict=False))
+    def several(*steps: str, **more: str) -> list[tuple[str, str]]:
+        return answers(run("-c", SEVERAL, in_order(*steps), **more))
 
-    alembic_makes("first")
-    refused, due, made, done = several("migrate", "migrate --check", "migrate --yes", "migrate --check")
-    assert [each[1] for each in (refused, due, made, done)] == ["2", "1", "0", "0"]
-    assert re.search(r"(?s)schema interlock of database.*public \(5 tables and views\).*--yes", refused[0])
-    assert "Nothing was done: run `interlock migrate`" in due[0]
-    assert "nothing to do" in done[0]
-    fire = ("-c", f"PROJECT = {str(project)!r}\n{OWN_TRANSACTION}")
-    assert run(*fire).splitlines()[-2:] == ["design ['design_complete']", "2"]
+    fire = f"PROJECT = {str(project)!r}\n{OWN_TRANSACTION}"
+    fired = ["design ['design_complete']", "2"]
+
+    _, *migrated, (done, _) = several(
+        alembic_makes("first"), "$ migrate", "$ migrate --check", "$ migrate --yes", "$ migrate --check", fire
+    )
+    assert [each[1] for each in migrated] == ["2", "1", "0", "0"]
+    assert re.search(r"(?s)schema interlock of database.*public \(5 tables and views\).*--yes", migrated[0][0])
+    assert "Nothing was done: run `interlock migrate`" in migrated[1][0]
+    assert "nothing to do" in migrated[3][0]
+    assert done.splitlines()[-2:] == fired
 
     (mine / "db" / "__init__.py").write_text(OWN_TABLES.replace('"runs"', '"runs", "jobs"'))
-    alembic_makes("second")
+    _, (done, code) = several(alembic_makes("second"), "$ migrate")
     written = next((mine / "migrations" / "versions").glob("*_second.py")).read_text()
     assert [line.strip().partition("(")[0] for line in written.splitlines() if "op." in line] == ["op.create_table"]
     assert "'jobs'" in written
-    assert "revision" in interlock("migrate")  # nothing is due: nobody is asked
+    assert ("revision" in done, code) == (True, "0")  # nothing is due: nobody is asked
 
-    assert "roles are missing: second_owner, second_engine" in interlock(
-        "migrate", "--yes", ends=2, INTERLOCK_SCHEMA="second"
-    )
+    (refused, code), (roles, _) = several("$ migrate --yes", "$ migrate --print-roles", INTERLOCK_SCHEMA="second")
+    assert ("roles are missing: second_owner, second_engine" in refused, code) == (True, "2")
     with psycopg.connect(databases.as_superuser(servers, own_database), autocommit=True) as connection:
-        connection.execute(
-            f"{interlock('migrate', '--print-roles', INTERLOCK_SCHEMA='second')}"
-            "; GRANT second_engine TO interlock_engine".encode()
+        connection.execute(f"{roles}; GRANT second_engine TO interlock_engine; DELETE FROM tasks".encode())
+        _, (done, _), *audits = several(
+            "$ migrate --yes", fire, "$ audit verify --json", "$ audit rebuild --json", INTERLOCK_SCHEMA="second"
         )
-        interlock("migrate", "--yes", INTERLOCK_SCHEMA="second")
-        connection.execute("DELETE FROM tasks")
-        assert connection.execute(OF_ANOTHER_SCHEMA).fetchall() == []
-        counted = (
-            "SELECT (SELECT count(*) FROM {0}.workflow_instances), (SELECT count(*) FROM {0}.workflow_transitions)"
-        )
-        # The grant of who migrated it.
-        assert connection.execute(counted.format("second")).fetchone() == (1, 1)  # type: ignore[call-overload]
-        assert run(*fire, INTERLOCK_SCHEMA="second").splitlines()[-2:] == ["design ['design_complete']", "2"]
-        for schema in ("interlock", "second"):
-            assert connection.execute(counted.format(schema)).fetchone() == (2, 2)  # type: ignore[call-overload]
-        audits = several("audit verify --json", "audit rebuild --json", INTERLOCK_SCHEMA="second")
+        assert done.splitlines()[-2:] == fired
         assert [(json.loads(said)["ok"], code) for said, code in audits] == [(True, "0")] * 2
+        assert connection.execute(OF_ANOTHER_SCHEMA).fetchall() == []
+        for schema in ("interlock", "second"):  # the grant of who migrated it, and the story
+            counted = f"(SELECT count(*) FROM {schema}.workflow_instances)"
+            moves = f"(SELECT count(*) FROM {schema}.workflow_transitions)"
+            assert connection.execute(f"SELECT {counted}, {moves}".encode()).fetchone() == (2, 2)
         connection.execute("CREATE SCHEMA mine; CREATE TABLE mine.tasks ()")
         assert connection.execute(SCHEMAS).fetchall() == [("interlock",), ("mine",), ("public",), ("second",)]
     assert "INTERLOCK_SCHEMA: 'public' is not a valid schema" in interlock("migrate", ends=2, INTERLOCK_SCHEMA="public")
     assert "holds tables that are not Interlock's" in interlock("migrate", "--yes", ends=2, INTERLOCK_SCHEMA="mine")
+
+
+def alembic_makes(revision: str) -> str:
+    """A program."""
+    made = f"main(['revision', '--autogenerate', '-m', '{revision}']); main(['upgrade', 'head'])"
+    return f"from alembic.config import main; {made}"
 
 
 OF_ANOTHER_SCHEMA = (
@@ -411,16 +399,15 @@ NEEDS = {  # a command of the server -> a module that it needs, of the extra `se
 
 def test_a_command_of_the_server_says_in_one_line_what_it_needs(bare: Path, settings: Settings) -> None:
     """In one process, one after another: to start, each would take a second."""
-    done = in_bare(bare, settings, "-c", SEVERAL, json.dumps([line.split() for line in NEEDS]))
+    done = in_bare(bare, settings, "-c", SEVERAL, in_order(*(f"$ {line}" for line in NEEDS)))
     told = [
         f"this needs {each}, which is not installed here: pip install 'interlock[server]'" for each in NEEDS.values()
     ]
-    answers = done.stdout.split("\0")
-    assert answers[1::2] == ["1"] * len(NEEDS)
+    said, codes = zip(*answers(done.stdout), strict=True)
+    assert codes == ("1",) * len(NEEDS)
     assert done.stderr == "".join(f"failed: {each}\n" for each in told[:-1])
-    *silent, said, _ = answers[::2]
-    assert silent == [""] * (len(NEEDS) - 1)
-    assert json.loads(said) == {"error": "MissingExtra", "message": told[-1], "exit_code": 1}
+    assert said[:-1] == ("",) * (len(NEEDS) - 1)
+    assert json.loads(said[-1]) == {"error": "MissingExtra", "message": told[-1], "exit_code": 1}
 
 
 def test_every_package_of_an_extra_is_known_by_its_extra() -> None:

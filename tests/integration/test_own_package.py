@@ -22,9 +22,10 @@ from interlock.workers.settings import Settings
 from tests.listening import answering
 from tests.nodes import CELERY, node
 from tests.waiting import eventually
-from tests.wheels import built, installed
+from tests.wheels import SEVERAL, answers, built, in_order, installed
 
 pytestmark = pytest.mark.integration
+IMAGE = '{"image":"web:7"}'
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy"
 Dba = "psycopg.Connection[Any]"
 
@@ -91,14 +92,17 @@ class Place:
     directory: Path
     dba: Dba
 
-    def interlock(self, *words: str) -> str:
-        command = [sys.executable, "-P", "-m", "interlock.cli.main", *words]
+    def interlock(self, *lines: str) -> list[str]:
+        """Run command lines in one process; what each printed."""
+        command = [sys.executable, "-P", "-c", SEVERAL, in_order(*(f"$ {line}" for line in lines))]
         env = environment(self.settings) | self.variables
         done = subprocess.run(
             command, env=env, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        said = answers(done.stdout)
+        assert {code for _, code in said} == {"0"}, done.stdout + done.stderr
+        return [each for each, _ in said]
 
     def one(self, query: str, name: str) -> Any:
         row = self.dba.execute(
@@ -116,11 +120,18 @@ class Place:
         )
         return [row[0] for row in rows]
 
-    def deploy(self, name: str) -> None:
-        self.interlock("create", "deploy", name, "--context", '{"image": "web:7"}', "--by", "ann")
-        held = json.loads(self.interlock("fire", name, "start", "--by", "ann", "--wait", "--json"))
-        assert held["status"] == "waiting", "a second person must approve"
-        self.interlock("fire", held["result"]["approval_id"], "approve", "--by", "bob")
+    def deploy(self, *names: str) -> None:
+        begins = [
+            line
+            for name in names
+            for line in (
+                f"create deploy {name} --context {IMAGE} --by ann",
+                f"fire {name} start --by ann --wait --json",
+            )
+        ]
+        held = [json.loads(said) for said in self.interlock(*begins)[1::2]]
+        assert {each["status"] for each in held} == {"waiting"}, "a second person must approve"
+        self.interlock(*(f"fire {each['result']['approval_id']} approve --by bob" for each in held))
 
 
 @pytest.fixture
@@ -136,8 +147,9 @@ def place(wheel_site: Path, settings: Settings, service: Service, tmp_path: Path
     variables = {"PYTHONPATH": os.pathsep.join((str(package), str(wheel_site))), "DEPLOYS_URL": service.url}
     chosen = settings.model_copy(update={"backoff_base_seconds": 0.05, "backoff_cap_seconds": 0.1})
     made = Place(chosen, variables, tmp_path, dba)
-    made.interlock("migrate", "--yes")
-    words = ("worker", "-Q", "triggers,sweeps,effects", "-c", "3")
+    _, shown = made.interlock("migrate --yes", "definitions show deploy --json")
+    assert json.loads(shown)["type"] == "deploy"
+    words = ("worker", "-Q", "triggers,sweeps,effects", "-c", "4")
     with ExitStack() as started:
         started.enter_context(node(chosen, tmp_path, *words, program=CELERY, **variables))
         schedule = ("beat", "--schedule", str(tmp_path / "beat"))
@@ -154,9 +166,8 @@ def test_the_machine_is_one_short_file() -> None:
 def test_its_effect_is_done_once_though_its_worker_is_killed_and_its_deadline_rolls_it_back(
     place: Place, service: Service
 ) -> None:
-    assert json.loads(place.interlock("definitions", "show", "deploy", "--json"))["type"] == "deploy"
-    service.slow["deploy", "D-1"] = threading.Event()
-    place.deploy("D-1")
+    service.slow |= {("deploy", name): threading.Event() for name in ("D-1", "D-2")}
+    place.deploy("D-1", "D-2")
     eventually(lambda: service.asked["deploy", "D-1"] == 1, timeout=60)
     assert place.one("i.current_state", "D-1") == "deploying"
     os.kill(holder.pid(place.one("e.leased_by", "D-1")), signal.SIGKILL)  # the service has done it, nobody knows
@@ -165,8 +176,6 @@ def test_its_effect_is_done_once_though_its_worker_is_killed_and_its_deadline_ro
     assert (place.one("e.attempts", "D-1"), place.trail("D-1")) == (2, ["start", "deployed"])
     assert place.one("e.result", "D-1") == {"url": "https://D-1", "image": "web:7"}
 
-    service.slow["deploy", "D-2"] = threading.Event()
-    place.deploy("D-2")
     eventually(lambda: service.asked["deploy", "D-2"] == 1, timeout=60)
     due = (
         "UPDATE trigger_requests r SET not_before = now() FROM workflow_instances i"
@@ -178,4 +187,5 @@ def test_its_effect_is_done_once_though_its_worker_is_killed_and_its_deadline_ro
     eventually(lambda: place.one("e.status", "D-2") == "cancelled", timeout=60)
     assert place.trail("D-2") == ["start", "give_up", "undone"]
     assert service.done["undeploy", "D-2"] == 1
-    assert json.loads(place.interlock("audit", "verify", "--json"))["ok"]
+    (verdict,) = place.interlock("audit verify --json")
+    assert json.loads(verdict)["ok"]
