@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import SAMPLE
 from interlock.supervisor import orphans
 from interlock.supervisor.home import home_of
 from interlock.supervisor.processes.loop import data_places
@@ -12,6 +13,7 @@ from tests.cli.terminal import Terminal
 from tests.homes import open_directory
 
 PATIENCE_SECONDS = 400.0
+FEW = 3  # of forty pull requests, where it is not about them
 
 
 @pytest.mark.timeout(PATIENCE_SECONDS + 60)
@@ -24,16 +26,18 @@ def test_the_demo_shows_what_it_is_for_and_ends_well() -> None:
 
 @pytest.mark.timeout(PATIENCE_SECONDS + 60)
 def test_without_git_the_demo_leaves_the_plans_out_and_says_so(tmp_path: Path) -> None:
-    out = _demo(PATH=str(tmp_path))
+    few = tmp_path / "pull_requests.jsonl"
+    few.write_text("".join(SAMPLE.read_text().splitlines(keepends=True)[:FEW]))
+    out = _demo("--file", str(few), PATH=str(tmp_path))
     for words in ("left out: patches need git", "audit verify: ok"):
         assert words in out
 
 
-def _demo(**environment: str) -> str:
+def _demo(*words: str, **environment: str) -> str:
     """What it printed; it ended well, and nothing of it runs any more."""
     with open_directory() as directory:
         here = Terminal(directory / "home").demo.set(**environment)
-        with here.start() as process:
+        with here.start(*words) as process:
             out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, out + err
         home = home_of(Settings(home=here.home / "demo"))
