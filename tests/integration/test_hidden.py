@@ -1,4 +1,7 @@
-"""Commands without a sandbox are the user who runs Interlock: all the same they cannot look into what runs it."""
+"""Commands without a sandbox are the user who runs Interlock: all the same they cannot look into what runs it.
+
+Nor do other users read or list anything in that user's home (as root's: `test_strange_folder`).
+"""
 
 import json
 import os
@@ -14,9 +17,11 @@ import pytest
 from interlock.supervisor.environment import PYTHON, environment
 from interlock.supervisor.home import home_of
 from interlock.supervisor.processes import status
+from interlock.supervisor.processes.loop import data_places
 from interlock.supervisor.processes.specs import SERVER_PARTS
 from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
+from tests.closed_homes import mode, open_entries
 from tests.homes import open_directory
 from tests.waiting import eventually
 
@@ -26,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() == 0, reason="of root's, commands are another user; test_as_an_ordinary_user"),
 ]
 READY_SECONDS = 90.0
+PLAN = "name: small\nworkstreams: [{id: one, tasks: [{id: only, command: ['true']}]}]\n"
 KNOWN = {"il-reaper", "il-beat", "il-flower", "il-metrics", "il-triggers1"}
 # Prints which of a process's things the command could get at.
 LOOKS = """
@@ -76,6 +82,7 @@ class Up:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            umask=0,  # a careless one
         )
 
     def run(self, *words: str) -> str:
@@ -110,9 +117,12 @@ class Up:
 
 @pytest.fixture(scope="module")
 def installation() -> Iterator[Up]:
-    """Gone afterwards."""
+    """One that has carried out a plan and taken a backup. Gone afterwards."""
     with open_directory() as directory:
         made = Up(directory)
+        (directory / "plan.yaml").write_text(PLAN)
+        for words in (("up", "--detach"), ("run", str(directory / "plan.yaml")), ("backup", "take")):
+            made.cli(*words)
         yield made
         made.cli("down", "--purge", "--yes")
 
@@ -137,6 +147,12 @@ def test_a_command_without_a_sandbox_looks_into_nothing_that_runs_it(up: Up) -> 
         other.communicate()
     assert {"environ", "maps", "descriptors", "directory"} <= set(found.pop(other.pid)), "the attempts work"
     assert {ours.get(pid, "its shim"): ways for pid, ways in found.items() if ways} == {}
+
+
+def test_nobody_else_reads_or_lists_anything_in_an_ordinary_users_home(up: Up) -> None:
+    assert list(open_entries(up.home.path)) == []
+    assert mode(up.home.path / "backups") & 0o077 == 0
+    assert {(data.owner(), mode(data)) for data in data_places(up.home)} == {(Path.home().owner(), 0o700)}
 
 
 def test_who_hides_is_a_stray_of_its_home_by_its_command_line(up: Up) -> None:

@@ -1,8 +1,6 @@
 """Started in a folder full of traps, under a careless umask: nobody's code runs, and nobody else looks in."""
 
-import contextlib
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from interlock.supervisor.home import Home
 from interlock.supervisor.processes import status
 from interlock.supervisor.processes.loop import data_places
 from interlock.workers.settings import Settings
+from tests.closed_homes import mode, open_entries
 from tests.homes import open_directory
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -108,23 +107,14 @@ def test_parts_search_no_folder_that_others_may_write(home: Path) -> None:
 
 
 def test_nobody_else_reads_or_lists_anything_in_a_home(home: Path) -> None:
-    passable = {home, home / "worktrees", home / "worktrees" / ".exchange"} if os.geteuid() == 0 else set()
-    for path in (home, *home.rglob("*")):
-        with contextlib.suppress(FileNotFoundError):  # servers run, and delete files of theirs
-            if path.is_symlink():
-                continue
-            mode = stat.S_IMODE(path.stat().st_mode)
-            hidden = any(above.stat().st_mode & 0o077 == 0 for above in path.parents if above.is_relative_to(home))
-            allowed = 0o711 if path in passable else 0o700
-            assert hidden or mode & ~allowed == 0, f"{path} is {mode:o}"
+    assert list(open_entries(home)) == []
     assert (home / "backups").stat().st_mode & 0o077 == 0
 
 
 def test_the_servers_data_is_theirs_alone(home: Path) -> None:
-    for data in data_places(Home(home)):
-        found = data.stat()
-        assert stat.S_IMODE(found.st_mode) == 0o700
-        assert data.owner() == ("interlock" if os.geteuid() == 0 else Path.home().owner())
+    assert {(data.owner(), mode(data)) for data in data_places(Home(home))} == {
+        ("interlock" if os.geteuid() == 0 else Path.home().owner(), 0o700)
+    }
 
 
 def test_a_home_from_before_is_tightened_when_it_starts(tmp_path: Path) -> None:
@@ -137,7 +127,7 @@ def test_a_home_from_before_is_tightened_when_it_starts(tmp_path: Path) -> None:
         (old.path / name).chmod(0o755)
     old.path.chmod(0o755)
     old.create()
-    assert stat.S_IMODE(old.path.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
+    assert mode(old.path) == (0o711 if os.geteuid() == 0 else 0o700)
     for name in ("logs", "archive", "keys", ".state", "backups", "run"):
-        assert stat.S_IMODE((old.path / name).stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755, "a link is not followed"
+        assert mode(old.path / name) == 0o700
+    assert mode(tmp_path / "elsewhere") == 0o755, "a link is not followed"
