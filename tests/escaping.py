@@ -167,7 +167,7 @@ class Ground:
     def still_alive(self) -> bool:
         """Whether a process outlives its command by more than 3 s."""
         try:
-            eventually(lambda: not self.alive(), timeout=3)
+            eventually(lambda: not self.alive(), timeout=3, every=0.25)  # each look reads all of /proc
         except AssertionError:
             return True
         return False

@@ -61,7 +61,7 @@ def engine(client: Client) -> Iterator[None]:
     runtime, over = client.runtime, threading.Event()
 
     def carry_on() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.2):
             with suppress(OperationalError):  # a deadlock, after which a node tries again as well
                 drain_all(runtime)
                 with transaction(runtime.database) as connection:
