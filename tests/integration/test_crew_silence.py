@@ -11,6 +11,7 @@ from interlock.beat import sweeps
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
+from interlock.workers.operations.checks.processes import check_crew
 from interlock.workers.pool import claims, registration, work_loop
 from interlock.workers.pool.celery_pool import HeartbeatSender
 from interlock.workers.pool.claims import StaleClaim
@@ -256,7 +257,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
 
 
 def crew_says(runtime: Runtime) -> list[str]:
-    return [each.message for each in doctor.examine(runtime) if each.check == "crew" and each.level != "ok"]
+    return [each.message for each in check_crew(runtime) if each.level != "ok"]
 
 
 def test_a_worker_that_answers_but_takes_nothing_is_reported(
@@ -308,7 +309,9 @@ def test_tasks_that_nobody_could_ever_take_are_reported_with_what_is_wanting(
     last = hand(runtime, "whole", capabilities=("python", "gpu", "cuda"))
     assert says() == set()
     registration.drain(runtime, known(last))
-    assert says() == {affinity}
+    (told,) = crew_says(runtime)
+    assert affinity in told
+    assert [each.check for each in doctor.examine(runtime) if affinity in each.message] == ["crew"]
 
 
 Free = Callable[[], int]
