@@ -57,6 +57,7 @@ class Ground:
 
     def __init__(self, top: Path, database_url: str, broker_url: str, dba: "psycopg.Connection[Any]", sandbox: str):
         self.top, self.dba, self._made = top, dba, 0
+        self.has_patch = False
         self.settings = Settings(
             home=top / "home",
             database_url=database_url,
@@ -238,8 +239,9 @@ def compensation(ground: Ground, line: str) -> Outcome:
 
 def regression(ground: Ground, line: str) -> Outcome:
     """Run a line by the search for a regression, which runs a gate on each tree."""
-    land, name = ground.land, ground.name()
-    land.committed_patch({f"{name}.txt": "x\n"}, name)
+    land = ground.land
+    if not ground.has_patch:  # which all searches then suspect
+        ground.has_patch = bool(land.committed_patch({"suspect.txt": "x\n"}, ground.name()))
     try:
         find_regression(land.runtime, line, workstream_ref=str(land.workstream))
     except InterlockError as refused:

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from interlock.workers.system.users import Account
+from tests.homes import share
 from tests.listening import free_port
 from tests.listings import Command, File, listings
 
@@ -21,12 +24,19 @@ PAGES = sorted(page.name for page in TUTORIALS.glob("*.md") if page.name != "REA
 PORT = re.compile(r"\b80[08]0\b")
 MINUTE = "Deadline(60, "  # for which a whole installation would wait
 MARK = "-- end of"
+UP, DOWN = "interlock up --detach", "interlock down"
+# Pages that can be followed one after another in one folder and shell, with one installation, and which one it is.
+TOGETHER = dict.fromkeys(("first-agent.md", "first-plan.md", "http.md"), "plain")
+TOGETHER |= dict.fromkeys(("django.md", "fastapi.md"), "orders")
+RENAMED = {"django.md": "store"}  # the other's is `shop`, too: its login, schema and project
 
 
 class Shell:
     """One bash in a folder, as somebody has open who follows a page."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, kept: bool = False) -> None:
+        """Open it; if `kept`, the installation that its first page starts stays until it is closed."""
+        self.folder, self._kept, self._up = folder, kept, False
         mine = {name: value for name, value in os.environ.items() if not name.startswith(("INTERLOCK_", "PYTHON"))}
         path = os.pathsep.join((str(Path(sys.executable).parent), mine["PATH"]))
         self._process = subprocess.Popen(
@@ -40,6 +50,14 @@ class Shell:
             start_new_session=True,
         )
         self.type("set -m")  # as where somebody types; it complains that nobody does
+
+    def rest(self, line: str) -> str:
+        """What is still to be typed of a line, where an installation is kept for other pages."""
+        if self._kept and line == UP:
+            line, self._up = "" if self._up else line, True
+        elif self._kept and line.endswith(DOWN):
+            line = line.removesuffix(DOWN).rstrip("; ")
+        return line
 
     def type(self, line: str) -> str:
         """Type a command; returns what it printed."""
@@ -55,6 +73,13 @@ class Shell:
             printed += part
         return printed.removesuffix(f"{MARK} it\n")
 
+    def end_jobs(self) -> None:
+        """End what a page began, and take note of it, so that the next page is told nothing of it."""
+        self.type("kill $(jobs -p) 2> /dev/null; wait; jobs > /dev/null")
+
+    def kill(self) -> None:
+        self._process.kill()
+
     def close(self) -> None:
         """End it and what it began."""
         with contextlib.suppress(BrokenPipeError):
@@ -64,31 +89,49 @@ class Shell:
         self._process.communicate()
 
 
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory, commands_user: Account | None) -> Iterator[Callable[[str], Shell]]:
+    """The shell of a group of pages, opened when the first of them is followed."""
+    with contextlib.ExitStack() as closing:
+
+        @cache
+        def of_group(name: str) -> Shell:
+            folder = tmp_path_factory.mktemp(name)
+            if commands_user is not None:
+                share(folder, commands_user)
+            return closing.enter_context(contextlib.closing(Shell(folder, kept=True)))
+
+        yield of_group
+
+
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A shell in an empty folder."""
-    opened = Shell(tmp_path)
-    watchdog = threading.Timer(500, opened._process.kill)
-    watchdog.start()
-    try:
+def shell(page: str, common: Callable[[str], Shell], tmp_path: Path) -> Iterator[Shell]:
+    """The shell in which a page is followed."""
+    with contextlib.ExitStack() as closing:
+        if page in TOGETHER:
+            opened = common(TOGETHER[page])
+            closing.callback(opened.end_jobs)
+        else:
+            opened = closing.enter_context(contextlib.closing(Shell(tmp_path)))
+        watchdog = threading.Timer(500, opened.kill)
+        watchdog.start()
+        closing.callback(watchdog.cancel)
         yield opened
-    finally:
-        watchdog.cancel()
-        opened.close()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_tutorial_does_what_it_says(page: str, shell: Shell, tmp_path: Path) -> None:
+def test_a_tutorial_does_what_it_says(page: str, shell: Shell) -> None:
     ports = {port: str(free_port()) for port in ("8000", "8080")}
     text = PORT.sub(lambda found: ports[found[0]], (TUTORIALS / page).read_text())
-    steps = list(listings(text.replace(MINUTE, "Deadline(15, ")))
+    text = re.sub(r"\bshop\b", RENAMED.get(page, "shop"), text.replace(MINUTE, "Deadline(15, "))
+    steps = list(listings(text))
     assert any(isinstance(each, File) for each in steps)
     assert any(isinstance(each, Command) for each in steps)
     for step in steps:
         if isinstance(step, File):
-            (tmp_path / step.name).write_text(step.text)
+            (shell.folder / step.name).write_text(step.text)
         else:
-            printed = shell.type(step.line)
+            printed = shell.type(shell.rest(step.line))
             assert step.is_printed_by(printed), f"$ {step.line}\n{printed}\ninstead of\n{step.printed}"
 
 
