@@ -104,8 +104,8 @@ class Caller:
     principal: Principal
 
     async def still(self) -> None:
-        """For who has waited: raise `HTTPException` (401) if the token gives no right any more (TOKEN-5)."""
-        if not await inside(in_force, self.access.runtime, {self.principal.token_id}):
+        """For who has waited, or is refused: raise `HTTPException` (401) if the token gives no right any more."""
+        if not await inside(in_force, self.access.runtime, {self.principal.token_id}):  # TOKEN-5
             raise HTTPException(401, headers=CHALLENGE)
 
     async def outcomes(self, receipts: Sequence[Receipt], seconds: float, *, just_fired: bool) -> list[Receipt]:
@@ -284,7 +284,29 @@ async def caller(request: Request, given: Credentials) -> Caller:
         prefix, presented = SESSION, session_cookie.of(request)
     if (found := await known(request, presented, prefix)) is None:
         raise HTTPException(401, headers=CHALLENGE)
+    request.state.caller = found
     return found
+
+
+async def to_tell(request: Request, refused: Exception, status: int) -> Exception:
+    """What the sender of a request is told in place of a refusal: the same, or that its token is not in force.
+
+    PostgreSQL judges the token anew as it accepts, so one that was revoked since its look-up may be why it refused
+    (TOKEN-8). Reading is not judged again, and `Direct` looks for itself.
+
+    Args:
+        request: the refused one.
+        refused: why.
+        status: that of the answer.
+    """
+    asked: Caller | None = getattr(request.state, "caller", None)
+    if asked is None or request.method in session_cookie.SAFE or status == 429 or status >= 500:
+        return refused
+    try:
+        await asked.still()
+    except Exception as error:  # also that PostgreSQL does not answer
+        return error
+    return refused
 
 
 async def known(request: Request, presented: str, prefix: str) -> Caller | None:

@@ -15,6 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from interlock.api.access import to_tell
 from interlock.api.feed import TooManyStreams
 from interlock.api.inside import NoAnswer
 from interlock.api.rates import TooManyRequests
@@ -165,6 +166,8 @@ async def _told(request: Request, error: Exception) -> JsonAnswer:
     kind = kind_of(error)
     if kind is BROKEN:
         return await _broken(request, error)
+    if (instead := await to_tell(request, error, kind.status)) is not error:
+        return await of(request, instead)
     more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
     headers = None
     if isinstance(error, TooManyRequests | NoAnswer):

@@ -11,7 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 from interlock.api.groups import GROUPS, PREFIX
+from interlock.api.lately import Lately
 from interlock.supervisor.servers.endpoints import Servers
+from interlock.workers.access.tokens import Principal, digest_of
 from interlock.workers.circuit_breakers import calling
 from interlock.workers.client.client import Client
 from interlock.workers.orchestration.submission import checked, deliver
@@ -44,6 +46,7 @@ class Site(NamedTuple):
     call: Calls
     places: dict[str, Place]
     tokens: dict[tuple[str, str | None], str]
+    superuser: str
 
 
 def place(client: Client, project: str) -> Place:
@@ -110,7 +113,7 @@ def site(servers: Servers, template: str, default_settings: Settings) -> Iterato
             dba.execute("UPDATE api_tokens SET expires_at = now() WHERE name = 'eve'")
         own = {"database_url": url, "broker_url": servers.broker_url}
         with calls(default_settings.model_copy(update=own)) as call:
-            yield Site(call, places, tokens)
+            yield Site(call, places, tokens, superuser)
 
 
 def test_every_route_has_its_row(site: Site) -> None:
@@ -152,6 +155,60 @@ def test_a_token_that_is_not_in_force_gets_one_answer_and_no_detail(site: Site, 
             bodies.add(answer.text)
     assert len(bodies) == 1
     assert "detail" not in bodies.pop()
+
+
+NOTHING_TO_ACCEPT = {  # one reads, the others find nothing to do: their look-up was all that judged the token
+    ("POST", "/api/audit/report/check"): 200,
+    ("POST", "/api/breakers/{tool:path}/reset"): 200,
+    ("POST", "/api/jobs/{ref}/allocate"): 200,
+    ("POST", "/api/supervisor/jobs/{ref}/recover"): 200,
+}
+ASKED = """
+SELECT (SELECT count(*) FROM trigger_requests WHERE trigger <> 'refuse'),
+       (SELECT count(*) FROM workflow_instances WHERE workflow_type <> 'refusal_log')
+"""
+REVOKED = (
+    "UPDATE api_tokens SET state = 'revoked', ended_by = 'ann', ended_at = now() WHERE secret_sha256 = %s"
+    " AND state = 'active'"
+)
+BACK = "UPDATE api_tokens SET state = 'active', ended_by = NULL, ended_at = NULL WHERE secret_sha256 = %s"
+
+
+@pytest.fixture
+def revoked_once_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection]:
+    """Each token is revoked right after its look-up, before PostgreSQL accepts anything; and is back for the next."""
+    access = site.call.app.state.access
+    look_up, revoked = access.tokens.ask, set[bytes]()
+    with psycopg.connect(site.superuser, autocommit=True) as dba, unprotected(dba, "api_tokens"):
+
+        def back() -> None:
+            while revoked:
+                dba.execute(BACK, (revoked.pop(),))
+
+        async def ask(asked: tuple[str, str]) -> Principal | None:
+            back()
+            found: Principal | None = await look_up(asked)
+            revoked.add(digest_of(asked[0]))
+            assert dba.execute(REVOKED, tuple(revoked)).rowcount == 1
+            return found
+
+        monkeypatch.setattr(access, "lately", Lately())
+        monkeypatch.setattr(access.tokens, "ask", ask)
+        yield dba
+        back()
+
+
+def test_a_token_that_is_revoked_before_its_request_is_accepted_is_told_nothing(
+    site: Site, revoked_once_found: psycopg.Connection
+) -> None:
+    before, told = revoked_once_found.execute(ASKED).fetchone(), dict[tuple[str, str], int]()
+    for (method, path), right in RIGHTS.items():
+        if method != "GET":
+            bearer = site.tokens[next(each for each in ("agent", "operator", "admin") if each in right.roles), OWN]
+            asked = right.said(site.places[OWN])
+            told[method, path] = site.call(method, right.url(site.places[OWN]), token=bearer, **asked).status_code
+    assert {each: status for each, status in told.items() if status != 401} == NOTHING_TO_ACCEPT
+    assert revoked_once_found.execute(ASKED).fetchone() == before
 
 
 def test_what_is_in_another_project_is_as_what_is_nowhere(site: Site) -> None:

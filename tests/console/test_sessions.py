@@ -12,6 +12,7 @@ from interlock.workers.overrides.console_sessions import make_link
 from interlock.workers.overrides.operators import revoke
 from interlock.workers.overrides.tokens import TokenTerms, list_tokens, revoke_tokens
 from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workflows.machines.governance.api_token import Role
 from tests.calling import bearing, token
 from tests.driving import drain_all
 from tests.rights import operate
@@ -150,6 +151,36 @@ def test_a_session_that_ends_while_its_trigger_is_waited_for_is_told_nothing(
         revoke_tokens(client.runtime, str(session["token_id"]), OverrideOrder("ann", "a test"))
         answer = fired.result()
     assert (answer.status_code, answer.headers.get("location")) == (303, "/sign-in")
+
+
+def test_a_session_that_ends_before_what_it_posts_is_accepted_is_told_nothing(
+    visit: Visits, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, access = client.create("story", "S-1")["id"], visit.site.api.state.access
+    token(client.runtime, "cyd")
+    ((theirs, look_up),) = [(each["token_id"], access.tokens.ask) for each in list_tokens(client.runtime)]
+
+    async def ask(asked: tuple[str, str]) -> tokens.Principal | None:
+        found: tokens.Principal | None = await look_up(asked)
+        assert found is not None
+        ended = OverrideOrder("ann", "a test")
+        await asyncio.to_thread(revoke_tokens, client.runtime, str(found.token_id), ended)
+        return found
+
+    posts: list[tuple[str, Role, str, dict[str, str]]] = [
+        ("bot", "agent", f"/instances/{story}/fire", {"trigger": "block"}),
+        ("ann", "admin", f"/tokens/{theirs}/revoke", {}),
+    ]
+    for name, role, path, form in posts:
+        for headers, status, where in (({}, 303, "location"), ({"HX-Request": "true"}, 401, "hx-redirect")):
+            visitor = visit.by(name, role)
+            with monkeypatch.context() as patched:
+                patched.setattr(access.tokens, "ask", ask)
+                answer = visitor.post(path, data=form | {"reason": "a test"}, headers=headers)
+            assert (answer.status_code, answer.headers.get(where)) == (status, "/sign-in"), (path, answer.text)
+    drain_all(client.runtime)
+    assert client.history(story) == []
+    assert [each["name"] for each in list_tokens(client.runtime)] == ["cyd"]
 
 
 def test_signing_out_works_although_whoever_let_one_in_is_an_operator_no_longer(visit: Visits, client: Client) -> None:
