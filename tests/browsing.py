@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, syn
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parent / "console" / "axe.min.js"
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+LOOKS = {"desktop": (DESKTOP, False), "dark": (DESKTOP, True), "phone": (PHONE, False)}
 OVER_LOOPBACK = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -44,19 +45,27 @@ class Window:
 
     def serious(self) -> list[str]:
         """What axe-core finds that is serious or critical on the page as it stands."""
-        self.page.evaluate(AXE.read_text())  # not a script element, which the page's policy would refuse
-        found = self.page.evaluate("axe.run().then((found) => found.violations)")
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE.read_text())  # not a script element, which the page's policy would refuse
+        found = self.page.evaluate("axe.run({resultTypes: ['violations']}).then((found) => found.violations)")
         return [
             f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
             for each in found
             if each["impact"] in ("serious", "critical")
         ]
 
+    def looks(self) -> Iterator[str]:
+        """Show the page as it stands on a screen, in the dark and on a phone, one after the other: the names."""
+        for name, (size, dark) in LOOKS.items():
+            self.page.set_viewport_size(size)
+            self.page.emulate_media(color_scheme="dark" if dark else "light")
+            yield name
+
 
 @contextmanager
-def window(browser: Browser, size: ViewportSize = DESKTOP, *, dark: bool = False) -> Iterator[Window]:
+def window(browser: Browser, size: ViewportSize = DESKTOP) -> Iterator[Window]:
     """A window with cookies of its own."""
-    context = browser.new_context(viewport=size, color_scheme="dark" if dark else "light")
+    context = browser.new_context(viewport=size, reduced_motion="reduce")  # or a change of looks would take 0.3 s
     context.set_default_timeout(30_000)
     try:
         yield Window(context)

@@ -1,12 +1,16 @@
-"""Serve the API and the console, as `interlock api serve` does."""
+"""Serve the API and the console: by `interlock api serve`, or as it does, in a thread, which costs 4 s less."""
 
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
+from interlock.api.server import Announced, Deferred, bound, configuration
+from interlock.console.site import create_site
 from interlock.supervisor.environment import environment
 from interlock.workers.settings import Settings
 
@@ -27,3 +31,19 @@ def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[st
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
+
+
+@contextmanager
+def served_here(settings: Settings) -> Iterator[str]:
+    """The same server in a thread of this process, for who does not need the process: its URL."""
+    app, listens = Deferred(create_site, settings), Event()
+    with bound("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as thread:
+        server = Announced(configuration(app, settings), app, listens.set)
+        ended = thread.submit(server.run, [listener])
+        ended.add_done_callback(lambda _: listens.set())
+        listens.wait()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            ended.result(30)

@@ -4,16 +4,16 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, expect
 
 from interlock.console.pages.register import PAGES
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import list_tokens
 from interlock.workers.settings import Settings
-from tests.browsing import DESKTOP, PHONE, Window, window
+from tests.browsing import Window, window
 from tests.calling import token
 from tests.driving import drain_all
-from tests.serving import serving
+from tests.serving import served_here, serving
 from tests.visiting import link
 from tests.waiting import eventually
 
@@ -41,11 +41,11 @@ def test_a_link_signs_in_once_and_leaves_no_trace_in_the_address(
 
 
 def test_what_is_fired_in_one_window_is_seen_in_another_without_a_reload(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+    settings: Settings, client: Client, ann: None, browser: Browser
 ) -> None:
     story = client.create("story", "S-1")["id"]
     client.create("story", "S-2")
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one, window(browser) as two:
+    with served_here(settings) as url, window(browser) as one, window(browser) as two:
         firing = one.sign_in(url, link(client.runtime, "bot"))
         watching = two.sign_in(url, link(client.runtime, "eve", "read-only"))
         watching.goto(f"{url}/instances/{story}")
@@ -70,9 +70,9 @@ def test_what_is_fired_in_one_window_is_seen_in_another_without_a_reload(
 
 
 def test_a_page_that_nothing_changes_asks_again_and_says_how_old_it_is_when_nobody_answers(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+    settings: Settings, client: Client, ann: None, browser: Browser
 ) -> None:
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+    with served_here(settings) as url, window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "eve", "read-only"))
         page.clock.install()
         page.goto(f"{url}/brakes")
@@ -102,12 +102,10 @@ def _press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def test_it_is_worked_from_the_keyboard(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
-) -> None:
+def test_it_is_worked_from_the_keyboard(settings: Settings, client: Client, ann: None, browser: Browser) -> None:
     for number in range(3):
         client.create("story", f"S-{number}")
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+    with served_here(settings) as url, window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "ann", "operator"))
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
@@ -126,11 +124,11 @@ def test_it_is_worked_from_the_keyboard(
 
 
 def test_projects_are_chosen_from_the_keyboard_and_from_the_palette(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+    settings: Settings, client: Client, ann: None, browser: Browser
 ) -> None:
     for project in ("default", "other"):
         client.create("story", f"S-{project}", project=project)
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+    with served_here(settings) as url, window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "ann", "operator", None))
         _press(page, "g", "i")
         page.wait_for_url(f"{url}/instances")
@@ -158,10 +156,10 @@ def test_projects_are_chosen_from_the_keyboard_and_from_the_palette(
 
 
 def test_an_action_asks_for_its_reason_and_says_what_became_of_it(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser
+    settings: Settings, client: Client, ann: None, browser: Browser
 ) -> None:
     token(client.runtime, "agent-7")
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser) as one:
+    with served_here(settings) as url, window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "ann", "admin", None))
         page.goto(f"{url}/tokens")
         row = page.locator("tr[data-row]", has_text="agent-7")
@@ -176,26 +174,26 @@ def test_an_action_asks_for_its_reason_and_says_what_became_of_it(
     assert (ended["state"], ended["ended_by"]) == ("revoked", "ann")
 
 
-@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (DESKTOP, True), (PHONE, False)], ids=str)
-def test_nothing_keeps_anybody_out(
-    settings: Settings, client: Client, ann: None, tmp_path: Path, browser: Browser, size: ViewportSize, dark: bool
-) -> None:
+def test_nothing_keeps_anybody_out(settings: Settings, client: Client, ann: None, browser: Browser) -> None:
     story = client.create("story", "S-1", context={"title": "A story"})["id"]
     client.fire(story, "design_complete", by="agent-7", data={"reason": "ready", "note": "x"})
     drain_all(client.runtime)
-    with serving(settings, tmp_path / "api.log") as (_, url), window(browser, size, dark=dark) as one:
+    with served_here(settings) as url, window(browser) as one:
         page = one.sign_in(url, link(client.runtime, "ann", "admin", None))
         for path in (*(each.path for each in PAGES), "/boards/story", f"/instances/{story}", "/licences", "/nowhere"):
             page.goto(url + path)
-            assert one.serious() == [], path
-            wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
-            assert not wide, f"{path} is wider than the window"
+            for look in one.looks():
+                assert one.serious() == [], (path, look)
+                wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+                assert not wide, f"{path} is wider than the window: {look}"
         page.keyboard.press("Control+k")
-        assert one.serious() == []
+        for look in one.looks():
+            assert one.serious() == [], look
         page.keyboard.press("Escape")
         page.goto(f"{url}/instances/{story}")
         page.emulate_media(media="print")
-        assert not page.locator("nav").is_visible()
+        for look in one.looks():
+            assert not page.locator("nav").is_visible(), look
         _refuses_what_is_not_ours(one)
 
 

@@ -18,11 +18,11 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.schedules import creating
 from interlock.workers.settings import Settings
 from interlock.workflows.plan.read import read_plan
-from tests.browsing import PHONE, Window, window
+from tests.browsing import Window, window
 from tests.console.test_operator_pages import PHASED
 from tests.driving import drain_all, state, with_a_dead_request
 from tests.running import GATED_PAIR, Stage
-from tests.serving import serving
+from tests.serving import served_here
 from tests.visiting import link
 from tests.working import settle
 
@@ -31,8 +31,8 @@ REASON = "looked at it"
 
 
 @pytest.fixture
-def url(settings: Settings, ann: None, tmp_path: Path) -> Iterator[str]:
-    with serving(settings, tmp_path / "api.log") as (_, address):
+def url(settings: Settings, ann: None) -> Iterator[str]:
+    with served_here(settings) as address:
         yield address
 
 
@@ -123,7 +123,7 @@ def furnished(client: Client, stage: Stage) -> UUID:
 
 
 def test_every_page_reads_well_on_a_screen_in_the_dark_and_on_a_phone(
-    url: str, client: Client, dba: Any, project: str, tmp_path: Path, browser: Browser
+    url: str, client: Client, dba: Any, project: str, browser: Browser
 ) -> None:
     stage = Stage(client.runtime, dba, project)
     asked = furnished(client, stage)
@@ -132,18 +132,16 @@ def test_every_page_reads_well_on_a_screen_in_the_dark_and_on_a_phone(
         "/runs", f"/runs/{stage.run}", f"/tasks/{stage.ids['a']}", f"/gates/{stage.ids['g']}", "/approvals",
         f"/approvals/{asked}", "/stuck", "/dead", "/brakes", "/breakers", "/workers", "/schedules", "/history",
     ]  # fmt: skip
-    for name, size, dark in (("desktop", None, False), ("dark", None, True), ("phone", PHONE, False)):
-        how = {"size": size} if size else {}
-        with window(browser, dark=dark, **how) as one:
-            ann = one.sign_in(url, link(client.runtime, "ann", "operator", None))
-            for path in pages:
-                ann.goto(f"{url}{path}")
-                ann.locator("h1").wait_for()
-                if path.startswith("/runs/"):
-                    ann.locator(".graph svg").wait_for()
-                assert one.serious() == [], (name, path)
-                ann.screenshot(path=tmp_path / f"{name}{path.replace('/', '_')[:14]}.png", full_page=True)
-            assert wrong(one) == [], name
+    with window(browser) as one:
+        ann = one.sign_in(url, link(client.runtime, "ann", "operator", None))
+        for path in pages:
+            ann.goto(f"{url}{path}")
+            ann.locator("h1").wait_for()
+            if path.startswith("/runs/"):
+                ann.locator(".graph svg").wait_for()
+            for look in one.looks():
+                assert one.serious() == [], (look, path)
+            assert wrong(one) == [], path
 
 
 def test_a_frozen_phase_is_thawed_and_a_command_for_a_shell_is_copied(
