@@ -35,7 +35,7 @@ from tests.api.test_served import connected
 from tests.calling import Calls, bearing, token
 from tests.driving import applied, block_stories
 from tests.integration.test_relay import block
-from tests.serving import serving
+from tests.serving import served_here, serving
 from tests.streaming import Block, blocks
 from tests.waiting import eventually
 
@@ -45,11 +45,11 @@ LONG = 30.0
 
 
 @pytest.fixture
-def http(settings: Settings, client: Client, ann: None, tmp_path: Path) -> Iterator[httpx.Client]:
+def http(settings: Settings, client: Client, ann: None) -> Iterator[httpx.Client]:
     """A served API, and a client of it with a token for the project `default`."""
     bearer = token(client.runtime, "agent-7")
     with (
-        serving(settings, tmp_path / "api.log") as (_, url),
+        served_here(settings) as url,
         httpx.Client(base_url=url, headers=bearing(bearer), timeout=LONG) as made,
     ):
         yield made

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import monotonic
 
 import psutil
@@ -14,7 +13,7 @@ from httpx import Response
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
 from tests.calling import bearing, token
-from tests.serving import serving
+from tests.serving import served_here
 from tests.tampering import Dba
 from tests.visiting import link
 from tests.waiting import eventually
@@ -45,13 +44,13 @@ def frozen(dba: Dba) -> Iterator[None]:
 
 
 def test_every_request_is_answered_within_ten_seconds_and_works_again_afterwards(
-    settings: Settings, client: Client, ann: None, dba: Dba, tmp_path: Path
+    settings: Settings, client: Client, ann: None, dba: Dba
 ) -> None:
     story = client.create("story", "S-1")["id"]
     bearer = bearing(token(client.runtime, "ann", "operator", None))
     secret = link(client.runtime, "ann", "admin", None)
     with (
-        serving(settings, tmp_path / "api.log") as (_, url),
+        served_here(settings) as url,
         HttpClient(base_url=url, headers=bearer, timeout=60) as http,
         HttpClient(base_url=url, timeout=60) as browser,
     ):

@@ -1,6 +1,7 @@
 """A long history is verified beside the event loop: others are answered meanwhile, and nobody waits without end."""
 
 import asyncio
+from collections.abc import Iterator
 from itertools import pairwise
 from time import thread_time
 from uuid import UUID
@@ -9,10 +10,13 @@ import pytest
 
 from interlock.api import access
 from interlock.db.audit.verify import CHUNK
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
+from tests import databases
 from tests.calling import Calls, bearing
 from tests.driving import drain_all
+from tests.rights import operate
 from tests.tampering import Dba, unprotected
 
 pytestmark = pytest.mark.integration
@@ -20,14 +24,33 @@ pytestmark = pytest.mark.integration
 EVENTS = 6_000
 
 
-@pytest.fixture
-def story(client: Client) -> UUID:
+def blocked_and_unblocked(client: Client) -> UUID:
     """A story that was blocked and unblocked many times."""
+    operate(client.runtime, "ann")
     made: UUID = client.create("story", "S-1")["id"]
     client.fire_many([Firing(made, ("block", "unblock")[each % 2], "bot") for each in range(EVENTS)])
     drain_all(client.runtime)
     assert client.show(made)["version"] == EVENTS
     return made
+
+
+@pytest.fixture(scope="module")
+def written(servers: Servers, template: str) -> Iterator[tuple[str, UUID]]:
+    """The name of the database that has it."""
+    with databases.written(servers, template, blocked_and_unblocked) as made:
+        yield made
+
+
+@pytest.fixture
+def database_to_copy(written: tuple[str, UUID]) -> str:
+    """Each test's database is a copy of it."""
+    return written[0]
+
+
+@pytest.fixture
+def story(written: tuple[str, UUID]) -> UUID:
+    """The story."""
+    return written[1]
 
 
 def test_while_a_long_history_is_verified_others_are_answered(call: Calls, client: Client, story: UUID) -> None:

@@ -1,6 +1,9 @@
 """Pages: every route by role and project, the headers of each, and what a visitor is offered."""
 
 import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -11,13 +14,17 @@ from interlock.console.app import ROUTERS
 from interlock.console.pages import instances
 from interlock.console.pages.register import PAGES
 from interlock.console.static_files import FOLDER
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import list_tokens
+from interlock.workers.runtime import Runtime
+from interlock.workers.settings import Settings
 from interlock.workflows.machines.governance.api_token import ROLES, Role
+from tests import databases
 from tests.calling import token
 from tests.console.rights import RIGHTS, WITHOUT
 from tests.driving import drain_all
-from tests.visiting import Visits
+from tests.visiting import Visitor, Visits, visits
 
 pytestmark = pytest.mark.integration
 NAMES: dict[Role, str] = {"read-only": "bot", "agent": "bot", "operator": "ann", "admin": "ann"}
@@ -38,15 +45,32 @@ def test_every_route_has_its_row() -> None:
     assert {(method, each.path) for each in routes for method in each.methods} == set(RIGHTS) | WITHOUT
 
 
+class Scene(NamedTuple):
+    """The console over two projects, and who visits it: a session of each role, and a stranger."""
+
+    places: dict[str, dict[str, UUID]]
+    visitors: dict[Role, Visitor]
+    stranger: Visitor
+
+
+@pytest.fixture(scope="module")
+def scene(servers: Servers, template_with_ann: str, default_settings: Settings) -> Iterator[Scene]:
+    """One for all routes: none of them takes away what another one needs."""
+    with databases.copy_of(servers, template_with_ann) as url, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(instances, "WAIT_SECONDS", 0.0)
+        runtime = Runtime(default_settings.model_copy(update={"database_url": url, "broker_url": servers.broker_url}))
+        with closing(runtime), visits(runtime.settings, runtime) as visit:
+            places = {each: place(Client(runtime), each) for each in ("default", "other")}
+            visitors = {role: visit.by(NAMES[role], role) for role in ROLES}
+            yield Scene(places, visitors, visit.anybody())
+
+
 @pytest.mark.parametrize(("method", "path"), [*RIGHTS], ids=" ".join)
-def test_a_route_answers_whose_session_may_and_nobody_else(
-    visit: Visits, client: Client, method: str, path: str
-) -> None:
-    right = RIGHTS[method, path]
-    own, other = place(client, "default"), place(client, "other")
+def test_a_route_answers_whose_session_may_and_nobody_else(scene: Scene, method: str, path: str) -> None:
+    right, (own, other) = RIGHTS[method, path], scene.places.values()
 
     def status(role: Role, there: dict[str, UUID]) -> int:
-        visitor = visit.by(NAMES[role], role)
+        visitor = scene.visitors[role]
         if method == "GET":
             return visitor.get(right.url(there)).status_code
         answer = visitor.post(right.url(there), data=dict(right.form), headers=BY_SCRIPT)
@@ -56,7 +80,7 @@ def test_a_route_answers_whose_session_may_and_nobody_else(
         assert status(role, own) == (right.status if role in right.roles else 403), role
         if right.outside:
             assert status(role, other) == right.outside, role
-    stranger = visit.anybody()
+    stranger = scene.stranger
     sent = stranger.get(right.url(own)) if method == "GET" else stranger.post(right.url(own), data=dict(right.form))
     assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in")
 
