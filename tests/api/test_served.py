@@ -20,7 +20,7 @@ from interlock.workers.operations.checks.api import check_api
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.calling import bearing, token
-from tests.serving import serving
+from tests.serving import served_here, serving
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -55,11 +55,11 @@ def test_it_serves_over_one_connection_and_stops_in_order(
 
 
 def test_an_answer_over_a_kept_connection_does_not_wait_for_an_acknowledgement(
-    settings: Settings, client: Client, ann: None, tmp_path: Path
+    settings: Settings, client: Client, ann: None
 ) -> None:
     """Head and body are two segments: where the second waits for the first's delayed ACK, each answer takes 40 ms."""
     with (
-        serving(settings, tmp_path / "api.log") as (_, url),
+        served_here(settings) as url,
         HttpClient(base_url=url, headers=bearing(token(client.runtime, "agent-7")), timeout=60) as http,
     ):
 
@@ -143,9 +143,9 @@ def test_what_is_in_a_body_and_not_of_it_is_bounded(flooding: tuple[server.Annou
         assert eventually(lambda: sound.recv(9_999).count(b"taken"))
 
 
-def test_requests_behind_each_other_in_one_segment_are_all_answered(settings: Settings, tmp_path: Path) -> None:
+def test_requests_behind_each_other_in_one_segment_are_all_answered(settings: Settings) -> None:
     asked = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 1_000 + b"\r\n\r\n"
-    with serving(settings, tmp_path / "api.log") as (_, url), closing(connected(url)) as pipelining:
+    with served_here(settings) as url, closing(connected(url)) as pipelining:
         pipelining.sendall(asked * 40)
         told = b""
         while told.count(b'{"status"') < 40:
@@ -188,7 +188,7 @@ def test_doctor_says_whether_the_api_answers_and_whether_tokens_are_read_on_the_
         runtime = Runtime(settings.model_copy(update=said))
         return {each.level: each.message for each in check_api(runtime)}
 
-    with serving(settings, tmp_path / "log") as (_, url):
+    with served_here(settings) as url:
         assert found(api_url=url) == {"ok": f"{url} answers"}
     assert "does not answer" in found(api_url=url)["fail"]
     assert "without TLS" in found(api_host="192.0.2.1")["warn"]

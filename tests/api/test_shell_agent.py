@@ -15,7 +15,7 @@ from interlock.workers.settings import Settings
 from tests.calling import bearing, token
 from tests.driving import drain_all
 from tests.http_rights import PLAN
-from tests.serving import serving
+from tests.serving import served_here
 
 pytestmark = pytest.mark.integration
 AGENT = Path(__file__).parents[2] / "examples" / "agent.sh"
@@ -26,11 +26,11 @@ needs_programs = pytest.mark.skipif(not (shutil.which("curl") and shutil.which("
 
 @needs_programs
 def test_an_agent_of_a_few_lines_registers_claims_says_and_reports(
-    settings: Settings, client: Client, ann: None, tmp_path: Path
+    settings: Settings, client: Client, ann: None
 ) -> None:
     assert len(AGENT.read_text().splitlines()) <= LONGEST
     ann, bot = token(client.runtime, "ann", "operator"), token(client.runtime, "bot")
-    with serving(settings, tmp_path / "api.log") as (_, url), HttpClient(base_url=url, headers=bearing(ann)) as http:
+    with served_here(settings) as url, HttpClient(base_url=url, headers=bearing(ann)) as http:
         sent = http.post(
             "/api/runs?name=r",
             content=PLAN.replace("write a test", r"'write \\n a test'"),
