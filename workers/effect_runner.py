@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import RowMapping
 
-from interlock.db.connection import transaction
+from interlock.db.connection import retryable, transaction
 from interlock.db.core import counters, effects, limits, requests
 from interlock.db.core.effects import ClaimedEffect
 from interlock.db.fast_path import Row
@@ -134,9 +134,12 @@ def _report_done(runtime: Runtime, claimed: ClaimedEffect, outcome: Mapping[str,
 
 def _report_failure(runtime: Runtime, claimed: ClaimedEffect, error: Exception, own: DeclaredEffect | None) -> str:
     metadata = without_users(f"{type(error).__name__}: {error}")[:2000]
-    busy = isinstance(error, RepositoryBusy | UnknownEffect | UnknownWorkflow) and claimed["age_seconds"] < BUSY_SECONDS
+    waited = isinstance(error, RepositoryBusy | UnknownEffect | UnknownWorkflow)
+    # Pooled connections fail when they are first used after a restart of PostgreSQL. A user's effect may mean another.
+    away = own is None and retryable(error)
+    busy = (waited or away) and claimed["age_seconds"] < BUSY_SECONDS
     if busy or isinstance(error, merge.PhaseFrozen):
-        # It only waited for others in the repository, for a thaw or for a node that has its code: no attempt.
+        # It only waited for others in the repository, a thaw, a node that has its code or PostgreSQL: no attempt.
         waits: dict[str, Any] = {"delay_seconds": BUSY_PAUSE_SECONDS, "uncounted": True}
         return _report(runtime, claimed, "pending", None, error=metadata, **waits)
     policy = runtime.retry_policy

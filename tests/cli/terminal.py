@@ -208,7 +208,7 @@ def in_turn(commands: Sequence[Words], env: Mapping[str, str], program: str = CO
     """Run commands to their ends, one after another in one fork; the next only after one that ended by itself."""
     with tempfile.TemporaryDirectory() as directory:
         places = [Path(directory) / str(number) for number in range(len(commands))]
-        process = FORKS.Process(target=become_in_turn, args=(program, commands, env, places))
+        process = FORKS.Process(target=become_in_turn, args=(program, commands, env, Path.cwd(), places))
         process.start()
         process.join(ANSWER_SECONDS)
         code = process.exitcode
@@ -232,8 +232,11 @@ def _read(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def become_in_turn(program: str, commands: Sequence[Words], env: Mapping[str, str], places: Sequence[Path]) -> None:
-    """In a fork: `become` for each command, in a place of its own."""
+def become_in_turn(
+    program: str, commands: Sequence[Words], env: Mapping[str, str], here: Path, places: Sequence[Path]
+) -> None:
+    """In a fork: `become` for each command, in the caller's directory; what it leaves has a place of its own."""
+    os.chdir(here)
     for words, place in zip(commands, places, strict=True):
         place.mkdir()
         with contextlib.suppress(SystemExit):

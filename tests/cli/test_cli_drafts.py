@@ -31,7 +31,7 @@ def pytest_of(file: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_what_new_writes_says_why_a_changed_machine_fails_its_test(here: Terminal) -> None:
-    said = here.execute("definitions", "new", "rollout").out
+    said = here.run("definitions", "new", "rollout").out
     assert "after a change, interlock down, then interlock up" in " ".join(said.split())
     machine = Path("rollout.py")
     machine.write_text(machine.read_text().replace("    subject: str", "    customer: str\n    subject: str", 1))
@@ -42,33 +42,33 @@ def test_what_new_writes_says_why_a_changed_machine_fails_its_test(here: Termina
 
 
 def test_what_new_writes_is_sound_and_its_test_passes_as_written(here: Terminal) -> None:
-    written = json.loads(here.execute("definitions", "new", "rollout", "--json").out)
+    written = json.loads(here.run("definitions", "new", "rollout", "--json").out)
     assert written["files"] == ["rollout.py", "test_rollout.py"]
     assert "pytest test_rollout.py" in written["next"]
-    checked = here.execute("definitions", "check", "rollout.py")
+    checked = here.run("definitions", "check", "rollout.py")
     assert (checked.code, checked.out) == (0, "ok rollout 1.0.0\n"), checked.said
     passed = pytest_of("test_rollout.py")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "6 passed" in passed.stdout
     before = Path("rollout.py").read_text()
-    again = here.execute("definitions", "new", "rollout")
+    again = here.run("definitions", "new", "rollout")
     assert again.code == 2
     again.is_one_clear_line("rollout.py exists already, and is not overwritten")
     assert Path("rollout.py").read_text() == before
 
 
 def test_a_half_finished_file_is_checked_and_drawn(here: Terminal) -> None:
-    assert here.execute("definitions", "new", "rollout").code == 0
+    assert here.run("definitions", "new", "rollout").code == 0
     file = Path("rollout.py")
     file.write_text(file.read_text().replace('T("cancel", "ready", "failed")', 'T("cancel", "ready", "faild")'))
     line = 1 + file.read_text().splitlines().index('        T("cancel", "ready", "faild"),')
     message = "'cancel' names the unknown state 'faild'; did you mean 'failed'?"
-    checked = here.execute("definitions", "check", "rollout.py")
+    checked = here.run("definitions", "check", "rollout.py")
     assert (checked.code, checked.out) == (2, f"rollout.py:{line}: {message}\n")
-    told = here.execute("definitions", "check", "rollout.py", "--json")
+    told = here.run("definitions", "check", "rollout.py", "--json")
     assert told.json["faults"] == [{"file": "rollout.py", "line": line, "message": message}]
     assert (told.code, told.json["ok"], told.json["definitions"]) == (2, False, ["rollout 1.0.0"])
-    drawn = here.execute("definitions", "graph", "rollout.py")
+    drawn = here.run("definitions", "graph", "rollout.py")
     assert drawn.code == 0
     assert "    ready --> faild: cancel\n" in drawn.out
     assert drawn.err == f"rollout.py:{line}: {message}\n"
@@ -76,37 +76,37 @@ def test_a_half_finished_file_is_checked_and_drawn(here: Terminal) -> None:
 
 def test_a_registered_module_that_raises_is_one_clear_line(here: Terminal) -> None:
     Path("rollouts.py").write_text("from interlock import T\n\nraise KeyError('x')\n")
-    broken = here.set(PYTHONPATH=str(Path.cwd()), INTERLOCK_DEFINITIONS="rollouts").execute("definitions", "list")
+    broken = here.set(PYTHONPATH=str(Path.cwd()), INTERLOCK_DEFINITIONS="rollouts").run("definitions", "list")
     broken.is_one_clear_line(
         "INTERLOCK_DEFINITIONS names 'rollouts', which cannot be imported: ", "rollouts.py:3: KeyE"
     )
-    wrong = here.execute("definitions", "graph", "rollouts.py")
+    wrong = here.run("definitions", "graph", "rollouts.py")
     wrong.is_one_clear_line("rollouts.py:3: KeyError: 'x'")
-    nowhere = here.execute("definitions", "check", "nowhere.py")
+    nowhere = here.run("definitions", "check", "nowhere.py")
     assert nowhere.code == 2
     nowhere.is_one_clear_line("nowhere.py is no file")
 
 
 def test_the_schemas_of_a_machine_are_shown(here: Terminal) -> None:
     """TYPED-6."""
-    assert here.execute("definitions", "new", "rollout").code == 0
+    assert here.run("definitions", "new", "rollout").code == 0
     known = here.set(PYTHONPATH=str(Path.cwd()), INTERLOCK_DEFINITIONS="rollout")
-    whole = known.execute("definitions", "schema", "rollout").json
+    whole = known.run("definitions", "schema", "rollout").json
     assert whole["context"]["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert whole["context"]["required"] == ["subject"]
     assert [*whole["data"]] == ["start", "succeed"]
-    assert known.execute("definitions", "schema", "rollout", "start").json == whole["data"]["start"]
-    refused = known.execute("definitions", "schema", "rollout", "cancel")
+    assert known.run("definitions", "schema", "rollout", "start").json == whole["data"]["start"]
+    refused = known.run("definitions", "schema", "rollout", "cancel")
     refused.is_one_clear_line("cancel of rollout 1.0.0 has no model: its data is any JSON object")
-    shown = known.execute("definitions", "show", "rollout", "--json").json
+    shown = known.run("definitions", "show", "rollout", "--json").json
     assert shown["context"]["additionalProperties"] is False
-    assert "integer, default 3" in known.execute("definitions", "show", "rollout").out
+    assert "integer, default 3" in known.run("definitions", "show", "rollout").out
 
 
 def test_definitions_are_exported_into_a_folder_that_is_not_there_yet(here: Terminal) -> None:
-    assert here.execute("definitions", "export", "story", "--output", "m2/x.json").code == 0
+    assert here.run("definitions", "export", "story", "--output", "m2/x.json").code == 0
     assert json.loads(Path("m2/x.json").read_text())[0]["type"] == "story"
     for words in (("--output", "m2/x.json/y.json"), ("--format", "sql", "--output", "m2/x.json")):
-        refused = here.execute("definitions", "export", *words)
+        refused = here.run("definitions", "export", *words)
         assert refused.code == 2
         refused.is_one_clear_line("m2/x.json", "name another place with --output")

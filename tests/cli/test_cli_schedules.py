@@ -80,13 +80,21 @@ def test_it_creates_instances_and_runs_plans(terminal: Terminal, tmp_path: Path,
     assert (story["what"], story["status"]) == (f"story/S-{story['due']}", "analysis")
     for each in ("stories", "plans"):
         terminal.ok("schedule", "delete", each, *WHY)
-    eventually(
-        lambda: (
-            {each["current_state"] for each in terminal.ok("list", "--type", "run", "--project", project)}
-            <= {"succeeded"}
-        ),
-        timeout=60,
-    )
+    all_succeed(terminal, project)
+
+
+def all_succeed(terminal: Terminal, project: str) -> None:
+    """Wait until all runs of a project have; if one does not, say how each stands, and what is stuck."""
+
+    def late() -> list[str]:
+        runs = terminal.ok("list", "--type", "run", "--project", project)
+        return [each["entity_id"] for each in runs if each["current_state"] != "succeeded"]
+
+    try:
+        eventually(lambda: not late(), timeout=60)
+    except AssertionError as never:
+        words = [*(("run", "show", each) for each in late()), ("stuck", "--all", "--project", project)]
+        raise AssertionError("\n".join(terminal.run(*each).said for each in words)) from never
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,27 @@ def test_waiting_for_a_busy_repository_is_no_attempt(
     assert only(own, announcing)["status"] == "dead", "not for ever"
 
 
+def test_a_connection_that_a_restart_of_postgresql_cut_is_no_attempt(
+    own: Client, announcing: UUID, dba: "psycopg.Connection[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(runtime: Runtime, claimed: RowMapping) -> dict[str, Any]:
+        with transaction(runtime.database) as connection:
+            driver: Any = connection.connection.driver_connection
+            dba.execute("SELECT pg_terminate_backend(%s)", (driver.info.backend_pid,))
+            return dict(connection.exec_driver_sql("SELECT 1 AS one").mappings().one())
+
+    monkeypatch.setitem(effect_runner.EFFECTS, "notice", cut_off)
+    for _ in range(own.runtime.settings.max_attempts + 1):
+        make_due(dba)
+        effect_runner.run(own.runtime, only(own, announcing)["id"])
+    row = only(own, announcing)
+    assert (row["status"], row["attempts"], row["error"][:16]) == ("pending", 0, "OperationalError")
+    monkeypatch.undo()
+    make_due(dba)
+    effect_runner.run(own.runtime, row["id"])
+    assert only(own, announcing)["status"] == "done"
+
+
 def test_an_instance_that_has_moved_on_is_not_told(own: Client, announcing: UUID) -> None:
     effect = only(own, announcing)
     fire(own, announcing, "give_up", by="ann", request_id="r-2")
