@@ -29,6 +29,7 @@ from tests.rights import fire
 
 COMMAND = "interlock.cli.main"
 ANSWER_SECONDS = 90.0
+LOOK_SECONDS = 0.3  # between two looks, each a command, at what takes its time: a look costs as much as 2 s of waiting
 AT_ONCE = 4
 SHARES = 2  # of many commands that share forks: two keep two cores busy
 LINES, COLUMNS = 30, 120  # of a screen

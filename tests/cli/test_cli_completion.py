@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,35 +14,51 @@ from tests.cli.terminal import Terminal
 
 Offered = Callable[..., list[str]]
 pytestmark = pytest.mark.integration
-# A shell's program that loads our script and prints what Tab offers after the words `$1`. bash and zsh complete only
-# for somebody at a keyboard, so their functions are called as they would call them.
+# A shell's program that loads our script, `$2`, and prints what Tab offers after the words `$1`. bash and zsh complete
+# only for somebody at a keyboard, so their functions are called as they would call them.
 PROGRAMS = {
     "bash": """
-        source <(interlock completion bash)
+        source "$2"
         read -ra COMP_WORDS <<< "$1"; [[ $1 == *" " ]] && COMP_WORDS+=("")
         COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _interlock_completion interlock; printf '%s\\n' "${COMPREPLY[@]}"
     """,
     "zsh": """
         compdef() { }
-        source <(interlock completion zsh)
+        source "$2"
         _arguments() { print -r -- "$@" | tr '(:"' '\\n\\n\\n' }; _files() { print FILES }
         words=(${(z)1}); [[ $1 == *" " ]] && words+=(""); CURRENT=${#words}; _interlock_completion
     """,
     "fish": """
-        set -e fish_greeting; interlock completion fish | source
+        set -e fish_greeting; source $argv[2]
         complete --do-complete "$argv[1]"
     """,
 }
 
 
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The file of a shell's script, as `interlock completion` prints it: once for all that is typed."""
+
+    @cache
+    def printed(shell: str) -> Path:
+        file = tmp_path_factory.mktemp("completion") / shell
+        with file.open("w") as output:
+            subprocess.run(
+                [Path(sys.executable).with_name("interlock"), "completion", shell], stdout=output, check=True
+            )
+        return file
+
+    return printed
+
+
 @pytest.fixture
-def offered(tmp_path: Path) -> Offered:
+def offered(tmp_path: Path, script: Callable[[str], Path]) -> Offered:
     """The words that the Tab key offers in a shell after what was typed."""
 
     def ask(terminal: Terminal, typed: str, shell: str = "bash") -> list[str]:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         begun = {"bash": ("--norc",), "zsh": ("-f",), "fish": ("--no-config",)}[shell]
-        words = (shell, *begun, "-c", PROGRAMS[shell], *(() if shell == "fish" else ("-",)), typed)
+        words = (shell, *begun, "-c", PROGRAMS[shell], *(() if shell == "fish" else ("-",)), typed, script(shell))
         env = {**terminal.variables, "PATH": path, "HOME": str(tmp_path)}
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False)
         assert done.stderr == "", done.stderr

@@ -13,7 +13,7 @@ from interlock.workers.settings import Settings
 from interlock.workers.system.users import os_user
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.forms.forms import FORMS
-from tests.cli.terminal import Terminal, json_values
+from tests.cli.terminal import LOOK_SECONDS, Terminal, json_values
 from tests.cli.walking import every_command
 from tests.waiting import eventually
 
@@ -57,8 +57,8 @@ def test_every_command_explains_itself_with_examples_where_words_are_not_enough(
 
 def test_the_command_as_installed_tells_by_its_exit_code_what_became_of_it(terminal: Terminal, story: str) -> None:
     fire = ("fire", story, "design_complete", "--by", "ann", "--wait", "--json")
-    applied, rejected = terminal.execute(*fire), terminal.execute(*fire)
-    nowhere = terminal.set(DATABASE_URL="postgresql://127.0.0.1:1/interlock").execute(*fire)
+    applied, rejected = terminal.run(*fire), terminal.execute(*fire)
+    nowhere = terminal.set(DATABASE_URL="postgresql://127.0.0.1:1/interlock").run(*fire)
     assert [(each.code, each.json.get("status")) for each in (applied, rejected)] == [(0, "applied"), (2, "rejected")]
     assert (nowhere.code, nowhere.json["error"]) == (1, "DatabaseError")
 
@@ -217,7 +217,7 @@ def test_after_holds_a_trigger_back_until_then(terminal: Terminal, story: str) -
     assert soon["status"] == "scheduled"
     past = terminal.ok("fire", story, "tests_pass", "--by", "ann", "--after", "2020-01-01T00:00:00Z")
     assert past["status"] != "scheduled"
-    eventually(lambda: terminal.ok("show", story)["current_state"] == "blocked", timeout=30)
+    eventually(lambda: terminal.ok("show", story)["current_state"] == "blocked", timeout=30, every=LOOK_SECONDS)
 
 
 def test_history_is_chained_and_names_its_events(terminal: Terminal, story: str) -> None:

@@ -21,12 +21,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def pytest_of(file: str) -> "subprocess.CompletedProcess[str]":
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file],
         capture_output=True,
         text=True,
         check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
+        env=env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # ours are not the beginner's
     )
 
 

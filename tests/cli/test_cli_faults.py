@@ -14,7 +14,7 @@ import pytest
 from interlock.supervisor import purge
 from interlock.supervisor.home import Home, home_of
 from interlock.workers.settings import Settings
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import LOOK_SECONDS, Terminal
 from tests.homes import open_directory
 from tests.waiting import eventually
 
@@ -44,7 +44,7 @@ def test_with_no_broker_a_trigger_is_accepted_at_once_and_applied_later(
     accepted = terminal.set(BROKER_URL=url).ok("fire", story, "design_complete", "--by", "ann")
     assert time.monotonic() - began < PROMPT_SECONDS
     assert accepted["status"] == "pending"
-    eventually(lambda: terminal.ok("show", story)["current_state"] == "design", timeout=60)
+    eventually(lambda: terminal.ok("show", story)["current_state"] == "design", timeout=60, every=LOOK_SECONDS)
 
 
 def test_with_a_silent_broker_a_trigger_is_accepted_soon_and_applied_later(terminal: Terminal, story: str) -> None:
@@ -58,7 +58,7 @@ def test_with_a_silent_broker_a_trigger_is_accepted_soon_and_applied_later(termi
         assert doctor.code == 1
         failing = {each["check"] for each in doctor.json["findings"] if each["level"] == "fail"}
         assert {"redis", "workers"} <= failing
-    eventually(lambda: terminal.ok("show", story)["current_state"] == "design", timeout=60)
+    eventually(lambda: terminal.ok("show", story)["current_state"] == "design", timeout=60, every=LOOK_SECONDS)
 
 
 def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import LOOK_SECONDS, Terminal
 from tests.waiting import eventually
 
 SECONDS = 60.0
@@ -39,7 +39,7 @@ def becomes(terminal: Terminal, state: str, *words: str) -> None:
         return state in {shown.get("current_state"), shown.get("state")}
 
     try:
-        eventually(is_so, SECONDS)
+        eventually(is_so, SECONDS, LOOK_SECONDS)
     except AssertionError as never:
         stuck = terminal.run("stuck", "--all").said
         raise AssertionError(f"not {state} within {SECONDS} s, but: {shown}\n{stuck}") from never

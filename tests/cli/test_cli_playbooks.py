@@ -57,7 +57,7 @@ def test_postgres_comes_back_and_nothing_accepted_is_lost(
 ) -> None:
     terminal.ok("fire", story, "design_complete", "--by", "ann", "--wait")
     os.kill(part(terminal, "postgres")["pid"], signal.SIGKILL)
-    eventually(lambda: type_in(terminal, "postgres-restarted", "Check"), timeout=60)
+    eventually(lambda: type_in(terminal, "postgres-restarted", "Check"), timeout=60, every=1.0)
     patiently(terminal, "postgres-restarted", "Cure")
     assert terminal.ok("show", story)["current_state"] == "design"
     dba.close()

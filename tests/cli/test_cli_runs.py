@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal import Terminal, json_values
+from tests.cli.terminal import LOOK_SECONDS, Terminal, json_values
 from tests.waiting import eventually
 
 PLAN = """
@@ -108,7 +108,7 @@ def test_watching_stops_in_time_and_the_run_goes_on(terminal: Terminal, plan: Pa
 
 def test_ctrl_c_detaches_and_says_how_to_watch_and_cancel(terminal: Terminal, plan: Path, name: str) -> None:
     with terminal.start("run", str(plan), "--name", name) as process:
-        eventually(lambda: terminal.run("run", "show", name).code == 0, timeout=60)
+        eventually(lambda: terminal.run("run", "show", name).code == 0, timeout=60, every=LOOK_SECONDS)
         assert process.stdout is not None
         assert f"run {name}: " in process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -116,7 +116,7 @@ def test_ctrl_c_detaches_and_says_how_to_watch_and_cancel(terminal: Terminal, pl
     assert process.returncode == 130, err
     for command in (f"run watch {name}", f"run cancel {name} --by"):
         assert command in err
-    eventually(lambda: terminal.ok("run", "show", name)["state"] == "running", timeout=60)
+    eventually(lambda: terminal.ok("run", "show", name)["state"] == "running", timeout=60, every=LOOK_SECONDS)
 
 
 def test_a_canceled_run_ends_with_3_for_whoever_watches_and_is_not_canceled_twice(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import LOOK_SECONDS, Terminal
 from tests.waiting import eventually
 
 ANN = ("--by", "ann")
@@ -28,7 +28,7 @@ def test_a_schedule_fires_by_itself_is_paused_resumed_and_deleted(terminal: Term
         *("schedule", "create", "each", "--every", "1s", "--fire", story, "design_complete", "--data", '{"x": 1}', *ANN)
     )
     assert (made["state"], made["name"], made["by"]) == ("active", "each", "ann")
-    (event,) = eventually(lambda: terminal.ok("history", story), timeout=30)
+    (event,) = eventually(lambda: terminal.ok("history", story), timeout=30, every=LOOK_SECONDS)
     assert (event["triggered_by"], event["metadata"], event["proof"]) == ("ann", {"x": 1}, f"schedule:{made['id']}")
     refused = terminal.run("schedule", "pause", "each", "--by", "bob", "--reason", "why")
     assert refused.code == 2
@@ -72,8 +72,9 @@ def test_it_creates_instances_and_runs_plans(terminal: Terminal, tmp_path: Path,
     terminal.ok("schedule", "create", "stories", "--every", "1s", "--create", "story", "S-%due", *ANN)
     terminal.ok("schedule", "create", "plans", "--every", "2s", "--plan", str(tmp_path / "plan.yaml"), *ANN)
     (tmp_path / "plan.yaml").unlink()
-    eventually(lambda: terminal.ok("list", "--type", "story", "--project", project), timeout=30)
-    run = eventually(lambda: terminal.ok("list", "--type", "run", "--project", project), timeout=30)[0]
+    listed = ("list", "--project", project, "--type")
+    eventually(lambda: terminal.ok(*listed, "story"), timeout=30, every=LOOK_SECONDS)
+    run = eventually(lambda: terminal.ok(*listed, "run"), timeout=30, every=LOOK_SECONDS)[0]
     assert run["entity_id"].startswith("plans-20")
     assert f"run/{run['entity_id']}" in [each["what"] for each in terminal.ok("schedule", "show", "plans")["firings"]]
     story = terminal.ok("schedule", "show", "stories")["firings"][-1]
@@ -91,7 +92,7 @@ def all_succeed(terminal: Terminal, project: str) -> None:
         return [each["entity_id"] for each in runs if each["current_state"] != "succeeded"]
 
     try:
-        eventually(lambda: not late(), timeout=60)
+        eventually(lambda: not late(), timeout=60, every=LOOK_SECONDS)
     except AssertionError as never:
         words = [*(("run", "show", each) for each in late()), ("stuck", "--all", "--project", project)]
         raise AssertionError("\n".join(terminal.run(*each).said for each in words)) from never
