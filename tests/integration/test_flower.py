@@ -77,17 +77,6 @@ def ask(
         connection.close()
 
 
-def test_it_asks_for_the_password_and_refuses_to_write(flower: str) -> None:
-    login = f"{USER}:{PASSWORD}"
-    assert ask(flower, "/api/workers")[0] == 401
-    assert ask(flower, "/", login=f"{USER}:wrong")[0] == 401
-    assert ask(flower, "/api/workers", login=login)[0] == 200
-    assert len(WRITES) > 10
-    for path in WRITES:
-        assert ask(flower, path, method="POST", login=login) == (403, b"Read only mode is enabled"), path
-        assert ask(flower, path, method="POST")[0] in (401, 403), path
-
-
 def test_it_answers_under_its_own_names_only_and_to_few_who_guess(flower: str) -> None:
     """A page that has its name mean 127.0.0.1 reads nothing; who fails ten times waits, with the right password too."""
     login = f"{USER}:{PASSWORD}"
@@ -145,7 +134,17 @@ def test_its_list_says_what_each_task_was_about_and_what_came_of_it(
     assert (status, columns[:4]) == (200, [b"Name", b"args", b"State", b"Result"])
 
 
-def test_prometheus_reads_what_the_workers_did(flower: str, client: Client, celery_worker: Node, project: str) -> None:
+def test_it_asks_for_the_password_refuses_to_write_and_tells_prometheus_what_the_workers_did(
+    flower: str, client: Client, celery_worker: Node, project: str
+) -> None:
+    login = f"{USER}:{PASSWORD}"
+    assert ask(flower, "/api/workers")[0] == 401
+    assert ask(flower, "/", login=f"{USER}:wrong")[0] == 401
+    assert ask(flower, "/api/workers", login=login)[0] == 200
+    assert len(WRITES) > 10
+    for path in WRITES:
+        assert ask(flower, path, method="POST", login=login) == (403, b"Read only mode is enabled"), path
+        assert ask(flower, path, method="POST")[0] in (401, 403), path
     story = client.create("story", "S-1", project=project)
     client.fire(story["id"], "block", by="a")
 

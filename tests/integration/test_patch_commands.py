@@ -74,12 +74,13 @@ def test_a_roll_back_that_fails_says_why_and_changes_nothing(land: Landscape, tm
     assert (everything(land.checkout), state(land.client, entry)) == (before, "committed")
 
 
-@pytest.mark.parametrize("plan", ["[]", "{", '{"compensation_type": "magic"}', '{"compensation_type": "git_revert"}'])
-def test_a_plan_that_will_not_do_is_refused(land: Landscape, tmp_path: Path, plan: str) -> None:
-    entry = land.committed_patch()
-    file = tmp_path / "plan.json"
-    file.write_text(plan)
-    assert answer(land, "roll-back", str(entry), "--plan", str(file), *WHY, code=2)["error"] == "BadInput"
+def test_plans_that_will_not_do_are_refused(land: Landscape, tmp_path: Path) -> None:
+    entry, refused = land.committed_patch(), {}
+    for plan in ("[]", "{", '{"compensation_type": "magic"}', '{"compensation_type": "git_revert"}'):
+        (tmp_path / "plan.json").write_text(plan)
+        refused[plan] = answer(land, "roll-back", str(entry), "--plan", str(tmp_path / "plan.json"), *WHY, code=2)
+    assert {plan: each["error"] for plan, each in refused.items()} == dict.fromkeys(refused, "BadInput")
+    assert state(land.client, entry) == "committed"
 
 
 def test_what_is_quarantined_is_dropped_and_nothing_else(land: Landscape) -> None:
