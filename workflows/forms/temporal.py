@@ -70,6 +70,11 @@ def _in_docstring(text: str) -> str:
 
 def _modules(definition: Definition) -> tuple[str, ...]:
     """The modules whose `WORKFLOWS` has a definition, besides Interlock's own."""
-    known = ((name, getattr(module, "WORKFLOWS", None)) for name, module in [*sys.modules.items()])
-    found = {name for name, each in known if isinstance(each, Mapping) and definition in each.values()}
-    return () if CATALOGUE in found else tuple(sorted(found))
+    if _has(sys.modules.get(CATALOGUE), definition):
+        return ()
+    return tuple(sorted(name for name, module in [*sys.modules.items()] if _has(module, definition)))
+
+
+def _has(module: object, definition: Definition) -> bool:
+    known = getattr(module, "WORKFLOWS", None)
+    return isinstance(known, Mapping) and known.get((definition.type, definition.version)) == definition
