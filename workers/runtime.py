@@ -146,15 +146,15 @@ class Runtime:
         """Make a call that may take long; returns what it returns."""
         return call()
 
-    def flush(self) -> None:
-        """Wait until wake-ups are sent that were handed over, or for two seconds."""
-        self.wakeup_sender.flush()
+    def end_sending(self) -> None:
+        """Wait until wake-ups are sent that were handed over, or for two seconds; no thread is left for them."""
+        self.wakeup_sender.close()
 
     def close(self) -> None:
         """Close every connection."""
         opened = vars(self)
         if "wakeup_sender" in opened:
-            self.flush()
+            self.end_sending()
         for pool in ("database", "owned", "statements"):
             if pool in opened:
                 opened[pool].dispose()

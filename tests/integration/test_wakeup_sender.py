@@ -1,11 +1,14 @@
 """The wakeup_sender: a crowd of wakeups holds up no caller, a head start loses none, closing sends the rest."""
 
+import gc
 import json
 import os
 import threading
 import time
 from base64 import b64decode
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +23,8 @@ from interlock.workers.broker.wakeups import Wakeup
 from interlock.workers.client import partition_drainer
 from interlock.workers.client.client import Client
 from interlock.workers.client.partition_drainer import Drain
+from interlock.workers.engine.trigger_request import Firing
+from interlock.workers.runtime import Runtime
 from tests.driving import state
 from tests.waiting import eventually
 
@@ -31,11 +36,15 @@ QUIET = module.CROWDED_SECONDS * 4
 class Recorded:
     """Stands where the broker would be: notes what it is given, as slowly as told."""
 
-    def __init__(self, seconds: float = 0.0, fault: Exception | None = None) -> None:
+    def __init__(
+        self, seconds: float = 0.0, fault: Exception | None = None, until: threading.Event | None = None
+    ) -> None:
         self.batches: list[list[Wakeup]] = []
-        self._seconds, self._fault = seconds, fault
+        self._seconds, self._fault, self._until = seconds, fault, until
 
     def partitions(self, wakeups: Any) -> None:
+        if self._until:
+            self._until.wait()
         threading.Event().wait(self._seconds)
         self.batches.append(list(wakeups))
         if self._fault:
@@ -62,6 +71,15 @@ def no_crowd() -> None:
     """Let so much time pass that the next trigger is a lone one."""
     since = time.monotonic()
     eventually(lambda: time.monotonic() - since > QUIET)
+
+
+def sending() -> int:
+    """The threads that send wake-ups."""
+    return sum(each.name == "interlock-wakeup-sender" for each in threading.enumerate())
+
+
+def is_as(before: tuple[int, int]) -> bool:
+    return (sending(), len(module._CARRYING)) == before
 
 
 def queued(valkey: "Redis") -> int:
@@ -208,8 +226,74 @@ def test_a_forked_child_has_a_wakeup_sender_of_its_own(client: Client, story: UU
         wakeup_sender.send([{"partition": 2}])
         wakeup_sender.send([{"partition": 3}])
         wakeup_sender.flush()
-        os._exit(0 if broker.batches[-1][-1] == {"partition": 3} else 1)
+        began = sending(), len(module._CARRYING)
+        wakeup_sender.close()
+        os._exit(0 if broker.batches[-1][-1] == {"partition": 3} and (began, sending()) == ((1, 1), 0) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_closed_client_leaves_no_thread_and_nothing_for_the_exit(
+    make_runtime: Callable[..., Runtime], story: UUID, valkey: "Redis"
+) -> None:
+    before = sending(), len(module._CARRYING)
+    for _ in range(3):
+        with Client(make_runtime()) as client:
+            client.fire_many([Firing(story, "block", "a", f"r-{number}") for number in range(3)])
+            client.runtime.wakeup_sender.ahead([wakeup_of(story)])
+            assert sending() == before[0] + 1
+        assert (sending(), len(module._CARRYING)) == before
+    assert queued(valkey) >= 1
+
+
+def test_a_sender_that_is_closed_or_dropped_sends_what_is_queued_and_its_thread_ends() -> None:
+    for dropped in (False, True):
+        before, broker = (sending(), len(module._CARRYING)), Recorded(seconds=0.1)
+        wakeup_sender = WakeupSender(broker, always_from_thread=True)  # type: ignore[arg-type]
+        for partition in range(3):
+            wakeup_sender.ahead([{"partition": partition, "status": "pending"}])
+        wakeup_sender.send([{"partition": 3}])
+        if not dropped:
+            wakeup_sender.close()
+        else:
+            del wakeup_sender
+            gc.collect()
+        eventually(partial(is_as, before))
+        assert broker.batches == [[{"partition": each, "status": "pending"}] for each in range(3)] + [
+            [{"partition": 3}]
+        ]
+
+
+def test_closing_waits_for_a_slow_broker_for_a_moment_only_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLUSH_SECONDS", 0.01)
+    before, answers = sending(), threading.Event()
+    broker = Recorded(until=answers)
+    wakeup_sender = WakeupSender(broker, always_from_thread=True)  # type: ignore[arg-type]
+    for partition in range(3):
+        wakeup_sender.ahead([{"partition": partition, "status": "pending"}])
+    wakeup_sender.close()
+    wakeup_sender.send([{"partition": 3}])  # whoever goes on has a thread again
+    assert sending() == before + 2
+    answers.set()
+    wakeup_sender.close()
+    eventually(lambda: sending() == before)
+    assert sorted(each["partition"] for (each,) in broker.batches) == [0, 1, 2, 3]
+
+
+def test_a_sender_closed_by_one_thread_while_others_send_loses_nothing() -> None:
+    before, broker = sending(), Recorded()
+    wakeup_sender = WakeupSender(broker, always_from_thread=True)  # type: ignore[arg-type]
+
+    def send(first: int) -> None:
+        for partition in range(first, first + 500):
+            wakeup_sender.send([{"partition": partition}])
+
+    with ThreadPoolExecutor(2) as others:
+        sent = [others.submit(send, first) for first in (0, 500)]
+        while not all(each.done() for each in sent):
+            wakeup_sender.close()
+    wakeup_sender.close()
+    eventually(lambda: sending() == before)
+    assert sorted(each["partition"] for batch in broker.batches for each in batch) == list(range(1000))
 
 
 def test_closing_sends_what_is_left(client: Client, project: str, valkey: "Redis") -> None:

@@ -87,7 +87,7 @@ def test_a_follow_up_is_hinted_to_its_own_partition(client: Client, project: str
     drain_all(client.runtime)
     (waiting,) = client.show(sprint)["requests"]
     client.fire(waiting["held_by"], "approve", by="bob")
-    client.runtime.flush()  # its own wake-up, which a thread sends
+    client.runtime.wakeup_sender.flush()  # its own wake-up, which a thread sends
     valkey.flushall()
     done = client.runtime.applier.apply_partition(partition_of(waiting["held_by"]))
     client.runtime.publish(done)

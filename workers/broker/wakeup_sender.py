@@ -4,10 +4,13 @@ If the process dies, no trigger is lost: the triggers are rows, and the dispatch
 """
 
 import atexit
+import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic, sleep
 
 import structlog
@@ -23,8 +26,18 @@ LOOP_LINGER_SECONDS = 0.02  # likewise where an event loop fires: the thread tak
 FLUSH_SECONDS = 2.0  # how long closing waits at most
 
 
+@dataclass
+class Recent:
+    """When a sender was last used (`time.monotonic`)."""
+
+    at: float = float("-inf")
+
+
 class WakeupSender:
-    """Sends wake-ups. Its thread starts on first use, never before a fork, and does not delay the process's exit."""
+    """Sends wake-ups. Its thread starts on first use, never before a fork, and does not delay the process's exit.
+
+    The thread ends when the sender is closed or dropped, after sending what is queued.
+    """
 
     def __init__(self, wakeups: Wakeups, *, always_from_thread: bool = False) -> None:
         """Create a sender. Nothing is sent yet.
@@ -36,9 +49,10 @@ class WakeupSender:
         self._wakeups = wakeups
         self._always_from_thread = always_from_thread
         self._linger_seconds = LOOP_LINGER_SECONDS if always_from_thread else LINGER_SECONDS
-        self._queue: SimpleQueue[list[Wakeup] | partial[None] | Event] = SimpleQueue()
-        self._thread: Thread | None = None
-        self._last = float("-inf")
+        self._recent = Recent()
+        self._lock = Lock()  # or what is queued while another thread closes would come after the thread's end
+        self._carrier: Carrier | None = None
+        self._end: Callable[[], object] = lambda: None
 
     def send(self, wakeups: Sequence[Wakeup], *, ahead_since: float | None = None) -> None:
         """Send wake-ups for committed triggers; never raises.
@@ -49,16 +63,16 @@ class WakeupSender:
                 one is, because the worker no longer looks for the trigger.
         """
         if ahead_since is None or monotonic() - ahead_since > COMMIT_SECONDS:
-            if monotonic() - self._last > CROWDED_SECONDS and not self._always_from_thread:
-                self._safely(partial(self._wakeups.partitions, wakeups))
+            if monotonic() - self._recent.at > CROWDED_SECONDS and not self._always_from_thread:
+                _safely(partial(self._wakeups.partitions, wakeups))
             else:
                 self._enqueue(list(wakeups))
-        self._last = monotonic()  # set after sending, or a slow broker looks like low traffic
+        self._recent.at = monotonic()  # set after sending, or a slow broker looks like low traffic
 
     def effects(self, rows: Sequence[Wakeup]) -> None:
         """Send wake-ups for committed effects; never raises."""
         send = partial(self._wakeups.effects, rows)
-        (self._enqueue if self._always_from_thread else self._safely)(send)
+        (self._enqueue if self._always_from_thread else _safely)(send)
 
     def ahead(self, wakeups: Iterable[Wakeup]) -> None:
         """Send head-start wake-ups for triggers being committed, one per partition. Never waits, never raises."""
@@ -72,44 +86,87 @@ class WakeupSender:
             The `time.monotonic` of sending, to pass to `send` after the commit; None if nothing was sent.
         """
         # The first trigger must open connections first, so a worker would take its wake-up long before its commit.
-        if self._last == float("-inf") or (now := monotonic()) - self._last <= CROWDED_SECONDS:
+        if self._recent.at == float("-inf") or (now := monotonic()) - self._recent.at <= CROWDED_SECONDS:
             return None
-        self._last = now
+        self._recent.at = now
         self._enqueue(partial(self._wakeups.ahead, wakeup))
         return now
 
     def flush(self) -> None:
         """Wait until everything queued is sent, or `FLUSH_SECONDS` have passed."""
-        if self._thread is not None and self._thread.is_alive():
-            reached = Event()
-            self._queue.put(reached)
-            reached.wait(FLUSH_SECONDS)
+        if (carrier := self._carrier) is not None:
+            carrier.flush()
+
+    def close(self) -> None:
+        """As `flush`, and let the thread end, after sending the rest if it took longer. A later call starts another."""
+        with self._lock:
+            carrier, self._carrier = self._carrier, None
+            self._end()
+        if carrier is not None:
+            carrier.thread.join(FLUSH_SECONDS)
 
     def _enqueue(self, wakeups: list[Wakeup] | partial[None]) -> None:
-        if self._thread is None or not self._thread.is_alive():  # dead in the child of a fork
-            self._thread = Thread(target=self._carry, name="interlock-wakeup-sender", daemon=True)
-            self._thread.start()
-            atexit.register(self.flush)
-        self._queue.put(wakeups)
+        with self._lock:
+            if self._carrier is None or not self._carrier.thread.is_alive():  # dead in the child of a fork
+                self._carrier = Carrier(self._wakeups, self._linger_seconds, self._recent)
+                self._end = end = weakref.finalize(self, self._carrier.queue.put, None)
+                end.atexit = False  # then what is queued must be waited for
+            self._carrier.queue.put(wakeups)
+
+
+@dataclass(eq=False)
+class Carrier:
+    """A thread that sends what is queued, until None is. It does not hold its sender, so that this can be dropped."""
+
+    wakeups: Wakeups
+    linger_seconds: float
+    recent: Recent
+    queue: "SimpleQueue[list[Wakeup] | partial[None] | Event | None]" = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self.thread = Thread(target=self._carry, name="interlock-wakeup-sender", daemon=True)
+        self.thread.start()
+        _CARRYING.add(self)
+
+    def flush(self) -> None:
+        """Wait until everything queued is sent, or `FLUSH_SECONDS` have passed."""
+        if self.thread.is_alive():
+            reached = Event()
+            self.queue.put(reached)
+            reached.wait(FLUSH_SECONDS)
 
     def _carry(self) -> None:
-        while True:
-            found = [self._queue.get()]
-            if isinstance(found[0], list) and monotonic() - self._last < CROWDED_SECONDS:
-                sleep(self._linger_seconds)
-            while not self._queue.empty():
-                found.append(self._queue.get())
+        ended = False
+        while not ended:
+            found = [self.queue.get()]
+            if isinstance(found[0], list) and monotonic() - self.recent.at < CROWDED_SECONDS:
+                sleep(self.linger_seconds)
+            while not self.queue.empty():
+                found.append(self.queue.get())
             for part in found:
                 if isinstance(part, partial):
-                    self._safely(part)
+                    _safely(part)
             if wakeups := [wakeup for part in found if isinstance(part, list) for wakeup in part]:
-                self._safely(partial(self._wakeups.partitions, wakeups))
+                _safely(partial(self.wakeups.partitions, wakeups))
             for part in found:
                 if isinstance(part, Event):
                     part.set()
+            ended = None in found
+        _CARRYING.discard(self)
 
-    def _safely(self, send: Callable[[], None]) -> None:
-        try:
-            send()
-        except Exception:  # whatever it is, the triggers are accepted, and later wake-ups must still be sent
-            log.exception("wakeups_not_sent")
+
+_CARRYING: set[Carrier] = set()  # whose threads have not ended
+os.register_at_fork(after_in_child=_CARRYING.clear)
+
+
+@atexit.register
+def _flush_all() -> None:
+    for each in [*_CARRYING]:
+        each.flush()
+
+
+def _safely(send: Callable[[], None]) -> None:
+    try:
+        send()
+    except Exception:  # whatever it is, the triggers are accepted, and later wake-ups must still be sent
+        log.exception("wakeups_not_sent")

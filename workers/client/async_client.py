@@ -72,9 +72,9 @@ class AsyncRuntime(Runtime):
         """After a commit: as `Runtime.publish`, but not in the event loop's thread, because it waits for the broker."""
         self.blocking(partial(super().publish, done, scheduled=scheduled))
 
-    def flush(self) -> None:
+    def end_sending(self) -> None:
         """Wait until wake-ups are sent, but not in the event loop's thread."""
-        await_only(asyncio.to_thread(super().flush))
+        await_only(asyncio.to_thread(super().end_sending))
 
 
 def _awaited(
