@@ -434,6 +434,9 @@ def test_accepting_does_not_wait_for_a_round_that_holds_the_same_instance(
 def test_a_restarted_database_costs_a_caller_nothing(
     client: Client, story: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
+    for pool in (client.runtime.database, client.runtime.statements):
+        for pooled in [pool.raw_connection() for _ in range(3)]:  # as threads have used them
+            pooled.close()
     client.show(story)
     ended = dba.execute(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -441,6 +444,9 @@ def test_a_restarted_database_costs_a_caller_nothing(
     )
     assert ended.fetchone() != (0,)
     assert client.fire(story, "design_complete", by="a").status == "pending"
+    assert client.show(story)["current_state"] == "analysis"
+    drain_all(client.runtime)
+    assert client.show(story)["current_state"] == "design"
 
 
 def test_migrating_from_several_machines_at_once_is_harmless(settings: Settings, servers: Any) -> None:
