@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from interlock.workflows.catalogue import catalogue
 from tests.conformance.sequences import Answer, Sequence, sequence
@@ -29,7 +30,8 @@ class Comparison:
         return self.kinds.total()
 
 
-def drawn(first: int, count: int) -> list[Sequence]:
+@cache  # several forms play the same
+def drawn(first: int, count: int) -> tuple[Sequence, ...]:
     """So many random sequences over every shipped definition, those of a definition together.
 
     Args:
@@ -38,7 +40,7 @@ def drawn(first: int, count: int) -> list[Sequence]:
     """
     known = list(catalogue())
     chosen = [sequence(known[seed % len(known)], seed) for seed in range(first, first + count)]
-    return sorted(chosen, key=lambda each: (each.definition.type, each.definition.version))
+    return tuple(sorted(chosen, key=lambda each: (each.definition.type, each.definition.version)))
 
 
 def compare(play: Play, count: int, seed: int, seen: Callable[[Answer], Answer] = lambda answer: answer) -> Comparison:
