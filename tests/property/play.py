@@ -79,11 +79,12 @@ class Play:
     said: dict[str, bool] = field(default_factory=dict)
     firings: list[Firing] = field(default_factory=list)
     spoken: list[Thing] = field(default_factory=list)
+    refused: list[Thing] = field(default_factory=list)  # those of the spoken to that will refuse it
     did: Counter[str] = field(default_factory=Counter)  # what came to pass, by name
 
     def say(self, thing: Thing, trigger: str, **data: Any) -> None:
         """Fire a trigger, once the step is over."""
-        if thing in self.spoken:
+        if self._is_taken(thing):
             return
         self.spoken.append(thing)
         request_id = f"{self.stage.run}/{len(self.said)}"
@@ -91,6 +92,7 @@ class Play:
             worker = str(self.stage.worker())
             data = {"worker_id": worker, "capabilities": []} if trigger == "worker_started" else data
         self.said[request_id] = self.world.told(thing, trigger)
+        self.refused += [] if self.said[request_id] else [thing]
         note(f"{thing.name}: {trigger} {'' if self.said[request_id] else '(to be refused)'}")
         by = "test"
         if isinstance(thing, LandingApproval):
@@ -100,7 +102,7 @@ class Play:
 
     def let_time_pass(self, thing: Thing) -> None:
         """The deadline of whatever state the thing is in runs out."""
-        if thing in self.spoken:
+        if self._is_taken(thing):
             return
         self.spoken.append(thing)
         note(f"{thing.name}: its time is over")
@@ -113,11 +115,18 @@ class Play:
             requests.wake(connection, limit=1_000)
         self.world.told(thing, DEADLINES.get(thing.state, ""))
 
+    def _is_taken(self, thing: Thing) -> bool:
+        """Whether this step says something to the thing, or says what is refused as long as the thing has not moved.
+
+        The triggers of a step are in several partitions, which are decided in the order of their numbers, by chance.
+        """
+        return thing in self.spoken or any(thing in looked_at(each) for each in self.refused)
+
     def end_step(self) -> None:
         """Let both settle, and compare."""
         fired = [firing.request_id for firing in self.firings]
         fire_all(self.stage.client, self.firings)
-        self.firings, self.spoken = [], []
+        self.firings, self.spoken, self.refused = [], [], []
         self.stage.settle()
         self.world.settle()
         self.meet_new()
@@ -157,6 +166,16 @@ class Play:
         ).fetchall()
         assert len(found) == 1, f"{name} should have been made, once"
         self.stage.ids[name] = found[0][0]
+
+
+def looked_at(thing: Thing) -> list[Thing]:
+    """What a thing's guards look at, of all that is spoken to."""
+    match thing:
+        case Gate():
+            return [*thing.after]
+        case Workstream():
+            return [*thing.final, *([thing.approval] if thing.approval else [])]
+    return []
 
 
 def take(play: Play, verb: str, chances: Random) -> None:
