@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import signal
 import threading
 import time
 from base64 import b64decode
@@ -230,6 +231,26 @@ def test_a_forked_child_has_a_wakeup_sender_of_its_own(client: Client, story: UU
         wakeup_sender.close()
         os._exit(0 if broker.batches[-1][-1] == {"partition": 3} and (began, sending()) == ((1, 1), 0) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_child_forked_while_another_thread_queues_something_can_send() -> None:
+    wakeup_sender, entered = WakeupSender(Recorded(), always_from_thread=True), threading.Event()  # type: ignore[arg-type]
+
+    def queue_slowly() -> None:
+        with module._CHANGING:
+            entered.set()
+            threading.Event().wait(0.2)
+
+    with ThreadPoolExecutor(1) as others:
+        others.submit(queue_slowly)
+        entered.wait()
+        if (child := os.fork()) == 0:
+            signal.alarm(10)  # which ends it, if it waits for a lock whose thread it does not have
+            wakeup_sender.send([{"partition": 1}])
+            wakeup_sender.close()
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    wakeup_sender.close()
 
 
 def test_a_closed_client_leaves_no_thread_and_nothing_for_the_exit(

@@ -50,7 +50,6 @@ class WakeupSender:
         self._always_from_thread = always_from_thread
         self._linger_seconds = LOOP_LINGER_SECONDS if always_from_thread else LINGER_SECONDS
         self._recent = Recent()
-        self._lock = Lock()  # or what is queued while another thread closes would come after the thread's end
         self._carrier: Carrier | None = None
         self._end: Callable[[], object] = lambda: None
 
@@ -99,14 +98,14 @@ class WakeupSender:
 
     def close(self) -> None:
         """As `flush`, and let the thread end, after sending the rest if it took longer. A later call starts another."""
-        with self._lock:
+        with _CHANGING:
             carrier, self._carrier = self._carrier, None
             self._end()
         if carrier is not None:
             carrier.thread.join(FLUSH_SECONDS)
 
     def _enqueue(self, wakeups: list[Wakeup] | partial[None]) -> None:
-        with self._lock:
+        with _CHANGING:
             if self._carrier is None or not self._carrier.thread.is_alive():  # dead in the child of a fork
                 self._carrier = Carrier(self._wakeups, self._linger_seconds, self._recent)
                 self._end = end = weakref.finalize(self, self._carrier.queue.put, None)
@@ -156,6 +155,8 @@ class Carrier:
 
 
 _CARRYING: set[Carrier] = set()  # whose threads have not ended
+_CHANGING = Lock()  # or what is queued while another thread closes its sender would come after the thread's end
+os.register_at_fork(before=_CHANGING.acquire, after_in_parent=_CHANGING.release, after_in_child=_CHANGING.release)
 os.register_at_fork(after_in_child=_CARRYING.clear)
 
 
