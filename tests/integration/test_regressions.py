@@ -210,7 +210,7 @@ def test_a_landed_patch_that_breaks_a_later_gate_is_found_approved_and_taken_bac
 def test_whoever_watches_a_run_sees_its_regressions_and_what_to_type(
     line: AssemblyLine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line.run("broken", "last", without="find_culprit")
+    line.run("broken", without="find_culprit")
     moves = line.watch.look()
     assert [(each.name, each.was, each.state) for each in moves if each.kind == "regression"] == [
         ("check/sound", None, "searching")
@@ -231,7 +231,7 @@ def test_whoever_watches_a_run_sees_its_regressions_and_what_to_type(
 @pytest.mark.parametrize("by", ["ann", "agent-7"])
 @pytest.mark.promise("O13")
 def test_a_plan_may_allow_it_only_if_an_operator_submitted_it(line: AssemblyLine, by: str) -> None:
-    line.run("broken", "last", by=by, regressions="roll_back")
+    line.run("broken", by=by, regressions="roll_back")
     (regression,) = line.regressions()
     if by == "ann":
         assert trail(line.client, regression) == ["roll_back_allowed", "roll_back_succeeded"]
@@ -315,7 +315,7 @@ def cancelled(line: AssemblyLine, run: Run) -> None:
 
 def test_a_gate_whose_rerun_never_came_is_looked_into(line: AssemblyLine) -> None:
     """REGRESSION-1."""
-    run = line.run("broken", "last", without="run_gate", reruns=2)
+    run = line.run("broken", without="run_gate", reruns=2)
     (gate,) = line.due()
     effect_runner.run(line.runtime, gate["id"])
     drain_all(line.runtime)
@@ -332,7 +332,7 @@ def test_a_patch_that_an_earlier_run_landed_is_found_and_the_runs_are_archived_t
     line: AssemblyLine, dba: Dba
 ) -> None:
     """REGRESSION-1."""
-    first = line.run("broken", "last", without="run_gate")
+    first = line.run("broken", without="run_gate")
     cancelled(line, first)
     assert line.regressions() == [], "the gate never ran"
     again = resume(line.runtime, first.name, by="ann")
