@@ -63,7 +63,7 @@ def ledger(land: Landscape, entry: Any) -> Any:
     return land.entry(entry), [dict(each) for each in land.client.history(entry)]
 
 
-def test_a_patch_that_landed_is_reverted_proved_and_told(land: Landscape) -> None:
+def test_a_patch_that_landed_is_reverted_proved_and_told_once(land: Landscape) -> None:
     entry = landed(land)
     made = compensation_plan(land.runtime, entry)
     assert made.validation.required_gates == ("UNIT",), "only what passed can be asked to pass again"
@@ -76,6 +76,9 @@ def test_a_patch_that_landed_is_reverted_proved_and_told(land: Landscape) -> Non
     assert (event["severity"], event["metadata"]["authorized_by"]) == ("critical", "ann")
     actions = [each["action"].split()[0] for each in done.compensation["actions"]]
     assert actions == ["git_revert", "gate", "verify_clean_state"]
+    before = everything(land.checkout), ledger(land, entry)
+    assert roll_back(land.runtime, entry, made, by="bob", reason="again") == done
+    assert (everything(land.checkout), ledger(land, entry)) == before, "asked again, it does nothing twice"
 
 
 def test_a_patch_is_rolled_back_on_its_workstreams_branch_before_that_landed(land: Landscape) -> None:
@@ -87,7 +90,9 @@ def test_a_patch_is_rolled_back_on_its_workstreams_branch_before_that_landed(lan
     assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
 
 
-def test_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(land: Landscape) -> None:
+def test_only_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(
+    land: Landscape,
+) -> None:
     entry = landed(land)
     tests = {"action": "run_tests", "test_suite": "other", "required": True}
     notice = {"action": "notify", "channels": ["slack"], "required": True}
@@ -102,6 +107,10 @@ def test_a_required_action_that_fails_leaves_repository_and_ledger_as_they_were(
         with pytest.raises(CompensationFailed, match=says):
             roll_back(land.runtime, entry, plan(land, entry, **changed), by="ann", reason="regression")
         assert (everything(land.checkout), ledger(land, entry)) == before, says
+    actions = [revert(land, entry), {"action": "run_tests", "test_suite": "other"}]
+    done = roll_back(land.runtime, entry, plan(land, entry, actions=actions), by="ann", reason="regression")
+    assert [each["success"] for each in done.compensation["actions"]][:2] == [True, False]
+    assert state(land.client, entry) == "rolled_back"
 
 
 def test_a_conflicting_revert_leaves_everything_as_it_was(land: Landscape) -> None:
@@ -112,14 +121,6 @@ def test_a_conflicting_revert_leaves_everything_as_it_was(land: Landscape) -> No
     with pytest.raises(CompensationFailed, match=r"conflict in app\.py"):
         roll_back(land.runtime, entry, plan(land, entry), by="ann", reason="regression")
     assert (everything(land.checkout), ledger(land, entry)) == before
-
-
-def test_what_is_not_required_may_fail(land: Landscape) -> None:
-    entry = landed(land)
-    actions = [revert(land, entry), {"action": "run_tests", "test_suite": "other"}]
-    done = roll_back(land.runtime, entry, plan(land, entry, actions=actions), by="ann", reason="regression")
-    assert [each["success"] for each in done.compensation["actions"]][:2] == [True, False]
-    assert state(land.client, entry) == "rolled_back"
 
 
 def test_a_notice_goes_to_the_targets_of_its_channels(runtime: Runtime, dba: Dba, tmp_path: Path) -> None:
@@ -169,15 +170,6 @@ def test_a_patch_is_taken_back_with_the_merge_that_brought_it(land: Landscape) -
     roll_back(land.runtime, entry, plan(land, entry, actions=[action]), by="ann", reason="regression")
     assert (land.checkout / "app.py").read_text() == FILES["app.py"]
     assert state(land.client, entry) == "rolled_back"
-
-
-def test_asked_again_it_does_nothing_twice(land: Landscape) -> None:
-    entry = landed(land)
-    wanted = plan(land, entry)
-    first = roll_back(land.runtime, entry, wanted, by="ann", reason="regression")
-    before = everything(land.checkout), ledger(land, entry)
-    assert roll_back(land.runtime, entry, wanted, by="bob", reason="again") == first
-    assert (everything(land.checkout), ledger(land, entry)) == before
 
 
 def die_before_telling(ledger_id: str) -> None:
