@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 import psutil
@@ -13,7 +14,7 @@ from httpx import Response
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
 from tests.calling import bearing, token
-from tests.serving import served_here
+from tests.serving import serving
 from tests.tampering import Dba
 from tests.visiting import link
 from tests.waiting import eventually
@@ -44,13 +45,13 @@ def frozen(dba: Dba) -> Iterator[None]:
 
 
 def test_every_request_is_answered_within_ten_seconds_and_works_again_afterwards(
-    settings: Settings, client: Client, ann: None, dba: Dba
+    settings: Settings, client: Client, ann: None, dba: Dba, tmp_path: Path
 ) -> None:
     story = client.create("story", "S-1")["id"]
     bearer = bearing(token(client.runtime, "ann", "operator", None))
     secret = link(client.runtime, "ann", "admin", None)
     with (
-        served_here(settings) as url,
+        serving(settings, tmp_path / "api.log") as (_, url),
         HttpClient(base_url=url, headers=bearer, timeout=60) as http,
         HttpClient(base_url=url, timeout=60) as browser,
     ):
