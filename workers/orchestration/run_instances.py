@@ -1,16 +1,17 @@
 """The instances of a run, checked and ready to be created: each with its definition, name, id and context."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workers.circuit_breakers import configuration
-from interlock.workers.engine import trigger_request
 from interlock.workers.engine.creation import Birth, with_terms
 from interlock.workers.orchestration.contexts import Context, Contexts
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
+from interlock.workflows.input import limits
 
 
 def members(runtime: Runtime, contexts: Contexts, *, by: str, priority: int) -> Iterator[Birth]:
@@ -48,9 +49,8 @@ def phases(runtime: Runtime, contexts: Contexts, *, by: str) -> list[Birth]:
 def commands(runtime: Runtime, contexts: Contexts, born: Sequence[Birth]) -> dict[UUID, CommandRow]:
     """The commands of the instances, with the timeouts of their contexts. Raises as `members`."""
     members, wanted = {birth.id: birth for birth in born}, contexts.commands()
-    limit = runtime.settings.context_limit_bytes
     for each, row in wanted.items():
-        trigger_request.checked(f"what {members[each].entity_id} runs", row.columns, limit)
+        _require_bounded(runtime, f"what {members[each].entity_id} runs", row.columns)
     return {each: replace(row, timeout_sec=members[each].context.get("timeout_sec")) for each, row in wanted.items()}
 
 
@@ -64,7 +64,13 @@ def breakers(runtime: Runtime, contexts: Contexts, *, by: str) -> Iterator[Birth
 
 def _checked(runtime: Runtime, birth: Birth) -> Birth:
     what = f"{birth.definition.type} {birth.entity_id}"
-    trigger_request.checked(f"the context of {what}", birth.context, runtime.settings.context_limit_bytes)
+    _require_bounded(runtime, f"the context of {what}", birth.context)
     if wrong := birth.definition.wrong_fields(birth.context):
         raise BadInput(f"the context of {what}: {'; '.join(wrong)}")
     return birth
+
+
+def _require_bounded(runtime: Runtime, what: str, part: Mapping[str, Any]) -> None:
+    """Refuse a part of the plan that is too large. The plan has been checked as a whole."""
+    if not limits.surely_fits(part, limit := runtime.settings.context_limit_bytes):
+        limits.checked(what, part, limit)

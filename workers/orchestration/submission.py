@@ -151,7 +151,7 @@ def write(
     _require_approvers(due, by)
     body = trigger_request.checked("plan", wanted.plan.model_dump(mode="json"), PLAN_BYTES)
     run, tools, phases = (
-        [replace(each, proof=wanted.proof) for each in births]
+        [*births] if wanted.proof is None else [replace(each, proof=wanted.proof) for each in births]
         for births in (
             run_instances.members(runtime, contexts, by=by, priority=wanted.priority),
             run_instances.breakers(runtime, contexts, by=by),

@@ -15,6 +15,8 @@ from math import isfinite
 from types import NoneType
 from typing import Any
 
+from pydantic_core import from_json, to_json
+
 from interlock.workflows.errors import BadInput
 
 DEPTH = 50  # nesting of objects and arrays in callers' values
@@ -27,6 +29,7 @@ RESULT_BYTES = 65_536  # size of a task's result as JSON
 INTEGER_BITS = 1_024  # keeps integers within double precision; Python refuses to read or print integers of 4,300 digits
 WHOLE = (1e-5, 1e16)  # outside this range Python writes a float with an exponent
 SCALARS = (str, int, float, NoneType)
+EXPANDED = 64  # a float of a few characters, as 1e308, becomes at most so many times as long without its exponent
 PLAIN = (dict, list, tuple, bool, NoneType)  # measured as 1 without another look
 _TOO_LONG = re.compile(r"value has (\d+) digits")  # from Python's message about too long an integer
 
@@ -45,12 +48,13 @@ class Unreadable(dict[str, Any]):
 
 def loads(text: str | bytes) -> Any:
     """Read stored JSON; returns an `Unreadable` if Python cannot read it or it is nested more than KEPT_DEPTH deep."""
-    if text == b"{}":
-        return {}
     try:
-        value = read(text)
-    except ValueError as error:
-        return Unreadable(str(error))
+        value = from_json(text)
+    except ValueError:
+        try:
+            value = read(text)
+        except ValueError as error:
+            return Unreadable(str(error))
     opened = text.count("{") + text.count("[") if isinstance(text, str) else text.count(b"{") + text.count(b"[")
     if opened > KEPT_DEPTH and deeper(value, KEPT_DEPTH):
         return Unreadable(f"nested more than {KEPT_DEPTH} deep")
@@ -114,6 +118,16 @@ def checked(what: str, value: object, limit_bytes: int) -> None:
         raise BadInput(f"{what} cannot be written as JSON: {error}") from error
     if max(size, least) > limit_bytes:
         raise _too_large(what, limit_bytes)
+
+
+def surely_fits(value: object, limit_bytes: int) -> bool:
+    """Whether a value is surely no larger than a limit, in a tenth of the time that `checked` takes.
+
+    Args:
+        value: made of parts of a value that was checked.
+        limit_bytes: its maximum size as JSON.
+    """
+    return EXPANDED * len(to_json(value)) <= limit_bytes
 
 
 def _measured(what: str, value: object, limit_bytes: int) -> int:
