@@ -57,8 +57,8 @@ def test_every_command_explains_itself_with_examples_where_words_are_not_enough(
 
 def test_the_command_as_installed_tells_by_its_exit_code_what_became_of_it(terminal: Terminal, story: str) -> None:
     fire = ("fire", story, "design_complete", "--by", "ann", "--wait", "--json")
-    applied, rejected = terminal.run(*fire), terminal.execute(*fire)
-    nowhere = terminal.set(DATABASE_URL="postgresql://127.0.0.1:1/interlock").run(*fire)
+    applied, rejected = terminal.execute(*fire), terminal.execute(*fire)
+    nowhere = terminal.set(DATABASE_URL="postgresql://127.0.0.1:1/interlock").execute(*fire)
     assert [(each.code, each.json.get("status")) for each in (applied, rejected)] == [(0, "applied"), (2, "rejected")]
     assert (nowhere.code, nowhere.json["error"]) == (1, "DatabaseError")
 
