@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +13,7 @@ from interlock.db.core import requests
 from interlock.workers.client.client import Client
 from interlock.workers.schedules.creating import firing
 from interlock.workers.schedules.firing import fire_due
+from tests.waiting import eventually
 
 SECONDLY = {"every_seconds": 1}
 MINUTELY = {"cron": "* * * * *"}
@@ -28,7 +29,12 @@ def born(
     catch_up: Mapping[str, Any] | None = None,
     by: str = "ann",
 ) -> UUID:
-    """A schedule as if it had been created so long ago, and nothing had run since."""
+    """A schedule as if it had been created so long ago, and nothing had run since.
+
+    One of each minute has the rest of this minute, 10 s at least, until one time more is due.
+    """
+    if times is MINUTELY:
+        eventually(lambda: datetime.now(UTC).second < 50)
     made, context = uuid4(), {"times": times, "does": does} | ({"catch_up": catch_up} if catch_up else {})
     dba.execute(
         "INSERT INTO workflow_instances (id, workflow_type, definition_version, current_state, entity_id, project,"
