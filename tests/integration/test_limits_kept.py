@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from interlock.workers.client.client import Client
+from interlock.workers.effects import holder
 from interlock.workers.overrides.limits import LimitedName, set_limit
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
@@ -102,6 +103,18 @@ def _kill_one(nodes: list[Node], chance: random.Random) -> None:
     os.kill(chance.choice(victims).pid, signal.SIGKILL)
 
 
+def _interrupted(dba: "psycopg.Connection[Any]", called: list[str]) -> bool:
+    """Kill a process within a call, so that the effect is tried again; whether it was still at it as it died."""
+    leased = """
+    SELECT e.id, e.leased_by FROM effects e JOIN workflow_instances i ON i.id = e.workflow_id
+     WHERE e.status = 'leased' AND i.entity_id = ANY (%s) LIMIT 1"""
+    if (found := dba.execute(leased, (called,)).fetchone()) is None:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(holder.pid(found[1]), signal.SIGKILL)
+    return dba.execute("SELECT finished_at IS NULL FROM effects WHERE id = %s", (found[0],)).fetchone() == (True,)
+
+
 @pytest.mark.timeout(240)
 def test_limit_4_a_limit_of_three_is_never_exceeded_while_workers_are_killed(
     knowing: Callable[..., Runtime], tmp_path: Path, project: str, dba: "psycopg.Connection[Any]"
@@ -131,6 +144,7 @@ def test_limit_4_a_limit_of_three_is_never_exceeded_while_workers_are_killed(
         for each in made:
             own.fire(each.id, "serve", by="ann")
         tasks = Site(own, project).submit(TASKS, limit_key="eu", max_retries=50, command=["sleep", "0.2"])
+        eventually(lambda: _interrupted(dba, calls.names), timeout=60)  # what chance kills may be between two calls
         for number in range(KILLS):
             seen = len(calls.names)
             eventually(lambda seen=seen: len(calls.names) > seen + 1, timeout=60)  # type: ignore[misc]
