@@ -288,25 +288,27 @@ async def caller(request: Request, given: Credentials) -> Caller:
     return found
 
 
-async def to_tell(request: Request, refused: Exception, status: int) -> Exception:
-    """What the sender of a request is told in place of a refusal: the same, or that its token is not in force.
+async def told_instead(request: Request, status: int) -> Exception | None:
+    """What the sender of a refused request is told instead of why: that its token is not in force any more.
 
     PostgreSQL judges the token anew as it accepts, so one that was revoked since its look-up may be why it refused
     (TOKEN-8). Reading is not judged again, and `Direct` looks for itself.
 
     Args:
         request: the refused one.
-        refused: why.
-        status: that of the answer.
+        status: of the answer that says why.
+
+    Returns:
+        None: the token is in force, or it is not the reason.
     """
     asked: Caller | None = getattr(request.state, "caller", None)
     if asked is None or request.method in session_cookie.SAFE or status == 429 or status >= 500:
-        return refused
+        return None
     try:
         await asked.still()
     except Exception as error:  # also that PostgreSQL does not answer
         return error
-    return refused
+    return None
 
 
 async def known(request: Request, presented: str, prefix: str) -> Caller | None:

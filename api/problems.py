@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from interlock.api.access import to_tell
+from interlock.api.access import told_instead
 from interlock.api.feed import TooManyStreams
 from interlock.api.inside import NoAnswer
 from interlock.api.rates import TooManyRequests
@@ -166,7 +166,7 @@ async def _told(request: Request, error: Exception) -> JsonAnswer:
     kind = kind_of(error)
     if kind is BROKEN:
         return await _broken(request, error)
-    if (instead := await to_tell(request, error, kind.status)) is not error:
+    if instead := await told_instead(request, kind.status):
         return await of(request, instead)
     more = {name: value for name in ("state", "legal", "version") if (value := getattr(error, name, None)) is not None}
     headers = None

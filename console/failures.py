@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from interlock.api import problems
-from interlock.api.access import to_tell
+from interlock.api.access import told_instead
 from interlock.api.inside import NoAnswer
 from interlock.api.problems import UNREACHABLE, ProblemKind
 from interlock.api.rates import TooManyRequests
@@ -32,10 +32,10 @@ async def _told(request: Request, error: Exception) -> Response:
     kind = problems.kind_of(error)
     if kind is problems.BROKEN:
         return await _broken(request, error)
-    match await to_tell(request, error, kind.status):
+    match await told_instead(request, kind.status):
         case HTTPException() as ended:
             return await _of_http(request, ended)
-        case other if other is not error:
+        case Exception() as other:
             return await _of_database(request, other)
     return _failed(request, kind, str(error), getattr(error, "legal", None))
 

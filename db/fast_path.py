@@ -49,10 +49,10 @@ class TextStatement:
             return self._run(pooled, values)
         except psycopg.Error as error:
             translated = _translated(error, pooled, engine, self.text, {})
-            _abandon_unless_refused(pooled, engine, translated)
+            _abandon_unless_refused(pooled, translated)
             raise translated from error
         except BaseException as error:
-            _abandon_unless_refused(pooled, engine, error)
+            _abandon_unless_refused(pooled, error)
             raise
         finally:
             pooled.close()
@@ -104,7 +104,7 @@ def all_rows(engine: Engine, text: str, parameters: Mapping[str, Any]) -> list[R
         with _errors(pooled, engine, text, parameters):
             return _rows(pooled, text, parameters)
     except BaseException as error:
-        _abandon_unless_refused(pooled, engine, error)
+        _abandon_unless_refused(pooled, error)
         raise
     finally:
         pooled.close()
@@ -123,10 +123,7 @@ def rows(connection: Connection, text: str, parameters: Mapping[str, Any]) -> li
         with _errors(connection.connection, connection.engine, text, parameters):
             return _rows(connection.connection, text, parameters)
     except BaseException as error:  # a cancelled call leaves a closed connection, as SQLAlchemy has it too
-        if isinstance(error, DBAPIError) and error.connection_invalidated:
-            _mistrust_pool(connection.engine, connection.connection, error)
-            connection.invalidate(error)
-        elif not isinstance(error, Exception):
+        if not isinstance(error, Exception) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             connection.invalidate(error)
         raise
 
@@ -155,21 +152,11 @@ def _answer(driver: Driver, encoding: str) -> PGresult:
     return found
 
 
-def _abandon_unless_refused(pooled: PoolProxiedConnection, engine: Engine, error: BaseException) -> None:
+def _abandon_unless_refused(pooled: PoolProxiedConnection, error: BaseException) -> None:
     """Close a connection on which a statement that a signal or a cancelled task interrupted may still be running."""
     if isinstance(error, NotYours) or (isinstance(error, DBAPIError) and not error.connection_invalidated):
         return
-    if isinstance(error, DBAPIError):
-        _mistrust_pool(engine, pooled, error)
     pooled.invalidate(error)
-
-
-def _mistrust_pool(engine: Engine, pooled: PoolProxiedConnection, error: DBAPIError) -> None:
-    """Have the pool open its other connections anew, as SQLAlchemy has it do when one of its own is lost.
-
-    A server that restarts ends them all, and a second attempt on another one of them would be lost, too.
-    """
-    engine.pool._invalidate(pooled, error, _checkin=False)
 
 
 @contextmanager
@@ -183,9 +170,17 @@ def _errors(pooled: PoolProxiedConnection, engine: Engine, text: str, parameters
 def _translated(
     error: psycopg.Error, pooled: PoolProxiedConnection, engine: Engine, text: str, parameters: Mapping[str, Any]
 ) -> Exception:
-    """What SQLAlchemy would raise, or `NotYours`."""
+    """What SQLAlchemy would raise, or `NotYours`.
+
+    If the connection is lost, the pool opens its others anew, as it does for SQLAlchemy: a server that restarts ends
+    all of them, and a second attempt would meet the next.
+    """
     driver: Driver = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
-    return denied(error, engine.url.username) or DBAPIError.instance(
+    if refused := denied(error, engine.url.username):
+        return refused
+    if driver.closed:
+        engine.pool._invalidate(pooled, error, _checkin=False)
+    return DBAPIError.instance(
         text,
         dict(parameters),
         error,

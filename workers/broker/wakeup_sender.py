@@ -51,7 +51,6 @@ class WakeupSender:
         self._linger_seconds = LOOP_LINGER_SECONDS if always_from_thread else LINGER_SECONDS
         self._recent = Recent()
         self._carrier: Carrier | None = None
-        self._end: Callable[[], object] = lambda: None
 
     def send(self, wakeups: Sequence[Wakeup], *, ahead_since: float | None = None) -> None:
         """Send wake-ups for committed triggers; never raises.
@@ -100,16 +99,16 @@ class WakeupSender:
         """As `flush`, and let the thread end, after sending the rest if it took longer. A later call starts another."""
         with _CHANGING:
             carrier, self._carrier = self._carrier, None
-            self._end()
-        if carrier is not None:
-            carrier.thread.join(FLUSH_SECONDS)
+            if carrier is None:
+                return
+            carrier.end()
+        carrier.thread.join(FLUSH_SECONDS)
 
     def _enqueue(self, wakeups: list[Wakeup] | partial[None]) -> None:
         with _CHANGING:
             if self._carrier is None or not self._carrier.thread.is_alive():  # dead in the child of a fork
                 self._carrier = Carrier(self._wakeups, self._linger_seconds, self._recent)
-                self._end = end = weakref.finalize(self, self._carrier.queue.put, None)
-                end.atexit = False  # then what is queued must be waited for
+                self._carrier.end_with(self)
             self._carrier.queue.put(wakeups)
 
 
@@ -126,6 +125,11 @@ class Carrier:
         self.thread = Thread(target=self._carry, name="interlock-wakeup-sender", daemon=True)
         self.thread.start()
         _CARRYING.add(self)
+
+    def end_with(self, sender: WakeupSender) -> None:
+        """Let `end`, which may be called before, be called when the sender is dropped."""
+        self.end = weakref.finalize(sender, self.queue.put, None)
+        self.end.atexit = False  # then what is queued must be waited for
 
     def flush(self) -> None:
         """Wait until everything queued is sent, or `FLUSH_SECONDS` have passed."""
