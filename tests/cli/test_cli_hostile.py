@@ -16,7 +16,6 @@ from tests.unit.test_names import HOSTILE
 
 EVERY = dict(every_command())
 WRITING = LASTING | {("backup", "take"), ("restore",)}
-MUTE = {("api", "document"), ("mcp", "serve")}  # slow to start, and say nothing of an instance
 LISTING = {  # what shows instances to people, beside what is asked about one by its name
     ("list",), ("stuck", "--all"), ("runs",), ("worker", "list"), ("dead",), ("doctor",), ("archive", "list"),
     ("operator", "list", "--all"), ("override", "list"), ("patch", "list"), ("breaker", "list"), ("job", "list"),
@@ -49,7 +48,7 @@ def hostile(terminal: Terminal, project: str, dba: "psycopg.Connection[Any]") ->
 def test_every_command_about_a_hostile_name_ends_well(terminal: Terminal, hostile: list[str], tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("nothing: of use\n")
-    asked = [_about(words, EVERY[words], file, hostile[0]) for words in EVERY if words not in WRITING | MUTE]
+    asked = [_about(words, EVERY[words], file, hostile[0]) for words in EVERY if words not in WRITING]
     shows: list[Words] = [(*verb, ref) for ref in hostile for verb in (("show",), ("history",))]
     for answer in terminal.each([*asked, *shows, *LISTING]):
         ends_well(answer)

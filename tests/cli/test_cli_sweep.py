@@ -17,7 +17,6 @@ MAKING = {
     ("operator", "grant"), ("worker", "register"), ("job", "submit"), ("supervise", "worker", "create"),
     ("backup", "take"),
 }  # fmt: skip
-ALIKE = {("api", "document")}  # the same wherever it is said, and slow: it loads the API
 CLOSED = "127.0.0.1:1"  # nobody listens there
 
 
@@ -58,12 +57,12 @@ def test_with_no_database_every_command_answers_in_one_line_or_does_without(tmp_
 
 def test_where_there_is_no_home_every_command_answers_in_one_line_or_does_without(tmp_path: Path) -> None:
     nowhere = Terminal(Path("/dev/null/home"))
-    for answer in nowhere.each(asked(tmp_path, without=STAYING | ALIKE)):
+    for answer in nowhere.each(asked(tmp_path, without=STAYING)):
         is_an_answer(answer)
 
 
 def test_of_what_does_not_exist_every_command_says_so_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
-    for answer in terminal.each(asked(tmp_path, without=STAYING | ALIKE | MAKING)):
+    for answer in terminal.each(asked(tmp_path, without=STAYING | MAKING)):
         is_an_answer(answer)
         if answer.code == 2 and answer.words[0] != "run":
             answer.is_one_clear_line()

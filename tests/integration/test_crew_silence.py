@@ -11,7 +11,6 @@ from interlock.beat import sweeps
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.operations import doctor
-from interlock.workers.operations.checks.processes import check_crew
 from interlock.workers.pool import claims, registration, work_loop
 from interlock.workers.pool.celery_pool import HeartbeatSender
 from interlock.workers.pool.claims import StaleClaim
@@ -20,6 +19,7 @@ from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import AlreadyExists, BadInput
 from tests.crewing import Site, hand, row, silence, take
+from tests.doctoring import examined
 from tests.driving import drain_all, make_due, state, swept, trail
 from tests.rights import fire, known
 
@@ -257,7 +257,7 @@ def test_a_shift_gives_back_what_a_fault_left_in_its_hands(
 
 
 def crew_says(runtime: Runtime) -> list[str]:
-    return [each.message for each in check_crew(runtime) if each.level != "ok"]
+    return [each.message for each in examined(runtime, "crew") if each.level != "ok"]
 
 
 def test_a_worker_that_answers_but_takes_nothing_is_reported(
