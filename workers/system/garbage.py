@@ -8,7 +8,6 @@ OBJECTS = 30_000  # new ones between two looks; Python's own figure is 700
 def collect_seldom() -> None:
     """Look for garbage seldom in this process, as nodes do.
 
-    A round makes thousands of objects and hardly a circle. Looking after each 700 takes 1 to 2 % of a node's time where
-    triggers come one by one, and a fifth where a thousand come at once.
+    A round makes thousands of objects and hardly a circle; to look after each 700 takes 1 to 2 % of a node's time.
     """
     gc.set_threshold(OBJECTS)
