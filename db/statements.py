@@ -63,3 +63,8 @@ def matching(query: Q, *wanted: tuple[Column[Any], Any]) -> Q:
 def among(column: Column[Any], values: Iterable[Any]) -> ColumnElement[bool]:
     """`column = ANY(values)`: one array parameter for any number of values, unlike IN."""
     return column == any_(literal(list(values), ARRAY(column.type)))
+
+
+def among_found(column: Column[Any], query: Select[Any]) -> ColumnElement[bool]:
+    """`column = ANY(ARRAY(query))`: IN may run its query again for each row, and a LIMIT in it then bounds nothing."""
+    return column == any_(func.array(query.scalar_subquery()))

@@ -14,11 +14,12 @@ from interlock.db.statements import queries
 sql = queries(__file__)
 
 _PRUNE = in_schema("""
-DELETE FROM interlock.budget_uses u
- WHERE (u.budget_id, u.name, u.slot) IN (
-        SELECT o.budget_id, o.name, o.slot FROM interlock.budget_uses o JOIN interlock.budgets b USING (budget_id)
-         WHERE b.per_seconds IS NOT NULL AND o.slot <= interlock.budget_slot(b, clock_timestamp()) - 101
-         LIMIT %(limit)s)
+WITH old AS MATERIALIZED (
+    SELECT o.budget_id, o.name, o.slot FROM interlock.budget_uses o JOIN interlock.budgets b USING (budget_id)
+     WHERE b.per_seconds IS NOT NULL AND o.slot <= interlock.budget_slot(b, clock_timestamp()) - 101
+     LIMIT %(limit)s
+)
+DELETE FROM interlock.budget_uses u USING old WHERE (u.budget_id, u.name, u.slot) = (old.budget_id, old.name, old.slot)
 """)
 
 

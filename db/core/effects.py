@@ -14,7 +14,7 @@ from interlock.db.core.request_rows import internal, of_lease, own_id
 from interlock.db.core.revival import revival
 from interlock.db.fast_path import Row, rows
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, functions, matching, queries, returning
+from interlock.db.statements import Rows, among, among_found, functions, matching, queries, returning
 from interlock.db.tables.core import effects, instances
 from interlock.workflows.errors import StaleLease
 
@@ -348,7 +348,7 @@ def count_by_status(connection: Connection) -> dict[str, int]:
 
 def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
     """Delete effects done or cancelled more than `keep_days` ago."""
-    old: Any = (
+    old = (
         select(effects.c.id)
         .where(
             effects.c.finished_at < func.now() - timedelta(days=keep_days),
@@ -357,4 +357,4 @@ def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return connection.execute(effects.delete().where(effects.c.id.in_(old))).rowcount
+    return connection.execute(effects.delete().where(among_found(effects.c.id, old))).rowcount

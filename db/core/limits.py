@@ -42,11 +42,12 @@ SELECT i.workflow_type, i.entity_id, w.workflow_id, w.holder, w.since
 """)
 _PRUNE = in_schema("""
 DELETE FROM interlock.limit_starts s
- WHERE id IN (SELECT o.id FROM interlock.limit_starts o
-               WHERE NOT EXISTS (SELECT FROM interlock.limits l
-                                  WHERE (l.project, l.kind) = (o.project, o.kind)
-                                    AND o.started_at > clock_timestamp() - make_interval(secs => l.per_seconds))
-               LIMIT %(limit)s)
+ WHERE id = ANY (ARRAY(
+        SELECT o.id FROM interlock.limit_starts o
+         WHERE NOT EXISTS (SELECT FROM interlock.limits l
+                            WHERE (l.project, l.kind) = (o.project, o.kind)
+                              AND o.started_at > clock_timestamp() - make_interval(secs => l.per_seconds))
+         LIMIT %(limit)s))
 """)
 
 

@@ -16,7 +16,7 @@ from interlock.db.core.revival import revival
 from interlock.db.fast_path import Row, TextStatement, first_row
 from interlock.db.login import AUTHORITY
 from interlock.db.schema import in_schema
-from interlock.db.statements import Rows, among, as_json, functions, matching, queries, returning
+from interlock.db.statements import Rows, among, among_found, as_json, functions, matching, queries, returning
 from interlock.db.tables.core import instances, requests
 from interlock.workflows.authority import refusal
 from interlock.workflows.errors import Attempt, Function, NotYours, RequestConflict, UnknownInstance
@@ -344,7 +344,7 @@ def dead(connection: Connection, *, project: str | None = None, limit: int) -> S
 
 def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
     """Delete finished requests older than `keep_days`; dead ones only if settled, because others may be redriven."""
-    old: Any = (
+    old = (
         select(requests.c.seq)
         .where(
             requests.c.finished_at < func.now() - timedelta(days=keep_days),
@@ -353,4 +353,4 @@ def prune(connection: Connection, *, keep_days: float, limit: int) -> int:
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    return connection.execute(requests.delete().where(requests.c.seq.in_(old))).rowcount
+    return connection.execute(requests.delete().where(among_found(requests.c.seq, old))).rowcount
