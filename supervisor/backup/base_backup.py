@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def copy(url: str, draft: Path, progress: Progress, lock: int) -> None:
             process = ends.enter_context(
                 subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, pass_fds=[lock], process_group=group)
             )
-            ends.callback(_kill, process, group)
+            ends.enter_context(_followed(process, group))
         assert process.stderr is not None  # it is a PIPE
         for line in _lines(process.stderr):
             if found := DONE.search(line):
@@ -72,13 +73,28 @@ def copy(url: str, draft: Path, progress: Progress, lock: int) -> None:
                 errors.append(found[1].decode(errors="replace").strip())
         process.wait()
     if process.returncode != 0:
-        raise BackupFailed(_reason("; ".join(errors) or line.decode(errors="replace").strip()))
+        killed = f"pg_basebackup was ended by signal {-process.returncode}" if process.returncode < 0 else ""
+        raise BackupFailed(_reason("; ".join(errors) or killed or line.decode(errors="replace").strip()))
 
 
-def _kill(process: "subprocess.Popen[bytes]", group: int) -> None:
-    """Kill a program and those it started, unless it has ended; returns when none of them can write any more."""
-    if process.poll() is None:
+@contextlib.contextmanager
+def _followed(process: "subprocess.Popen[bytes]", group: int) -> Iterator[None]:
+    """After a program's end, kill those it started: the log's receiver would go on for ever, and hold its output open.
+
+    At the block's end the program is killed, unless it has ended; then none of them can write any more.
+    """
+
+    def follow() -> None:
+        process.wait()
         os.killpg(group, signal.SIGKILL)
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        follower.join()
         assert process.stderr is not None
         process.stderr.read()  # all of them hold it open
 

@@ -492,6 +492,17 @@ def test_a_backup_that_is_asked_to_end_leaves_nothing(running_one: Client, place
     assert left_in(place / "backups") == []
 
 
+def test_if_pg_basebackup_alone_is_killed_the_backup_fails_and_what_it_started_ends(
+    running_one: Client, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "pg_basebackup").write_text('#!/bin/sh\nmkdir "${1#--pgdata=}"; sleep 600 & kill -KILL $$\n')
+    (place / "pg_basebackup").chmod(0o755)
+    monkeypatch.setattr("interlock.supervisor.servers.postgres.programs", lambda: place)
+    with pytest.raises(BackupFailed, match="ended by signal 9"):
+        take(running_one, place)
+    assert left_in(place / "backups") == []
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the signal may come in any iterator
 def test_whenever_a_backup_is_asked_to_end_nothing_is_left(running_one: Client, place: Path) -> None:
     def ends(_number: int, _frame: object) -> None:
