@@ -103,7 +103,7 @@ def test_what_starts_anew_for_each_command_imports_little() -> None:
     """Each of these took a command's start a quarter longer."""
     program = (
         f"import sys; sys.path.append({str(ROOT / 'src')!r}); import interlock.workers.execution.shim\n"
-        "sys.exit(' '.join({'dataclasses', 'pathlib', 'inspect', 'typing'} & set(sys.modules)) or None)"
+        "sys.exit(' '.join({'dataclasses', 'enum', 'inspect', 'pathlib', 'typing'} & set(sys.modules)) or None)"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -4,11 +4,11 @@ import errno
 import math
 import os
 import resource
-import signal
 import warnings  # noqa: F401 - execvpe imports it, and under its limits the command may open no file
 from io import BytesIO
 
 from interlock.workers.execution import confine
+from interlock.workers.execution.plain_signal import signal
 from interlock.workers.execution.shim_protocol import ShimOrder, packed, unpacked
 from interlock.workers.system import process_tree
 

@@ -7,13 +7,13 @@ If it is killed, the tree is killed at once, without SIGTERM, because the same w
 
 import os
 import resource
-import signal
 import sys
 import time
 from io import BytesIO
 
 from interlock.workers.execution.launch import launch, was_started
-from interlock.workers.execution.shim_events import EventSource, ShimEvent
+from interlock.workers.execution.plain_signal import signal
+from interlock.workers.execution.shim_events import ALONE, CANCELLED, EventSource
 from interlock.workers.execution.shim_protocol import ShimOrder, packed, unpacked
 from interlock.workers.execution.usage import LOOK_SECONDS, UsageWatch
 from interlock.workers.system import process_tree
@@ -69,10 +69,10 @@ class Shim:
             pass
         return process_tree.outlives(self._pid)
 
-    def _handle(self, event: ShimEvent) -> None:
-        if event is ShimEvent.ALONE:
+    def _handle(self, event: int) -> None:
+        if event == ALONE:
             self._kill()
-        elif event is ShimEvent.CANCEL and self._stage == RUNNING:
+        elif event == CANCELLED and self._stage == RUNNING:
             self._cancelled = True
             self._terminate()
         elif self._seconds_left() == 0:
