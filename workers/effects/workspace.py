@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from interlock.workflows.scheduling.next_trigger import ENDED
 SUFFIX = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workplace:
     """The place of one workstream.
 
@@ -97,7 +98,7 @@ class Workplace:
         """The rules for its patches and its branch. Raises `GitFault`: try again."""
         assert self.repository
         options = self.repository.model_dump(exclude={"path", "base_branch", "protected", "regressions"})
-        run = () if isinstance(found := self._repository(), Refusal) else self._run_by_gates(found.git())
+        run = () if isinstance(found := self._repository, Refusal) else self._run_by_gates(found.git())
         return PatchPolicy(**options, protected_paths=self.repository.protected, run_by_gates=run, phase=self.phase)
 
     def _astray(self) -> Refusal | None:
@@ -106,7 +107,9 @@ class Workplace:
             return None
         return Refusal(f"a link in INTERLOCK_API_PLAN_FOLDERS leads to {self.checkout}", "Name where it leads")
 
+    @cached_property
     def _repository(self) -> Repository | Refusal:
+        """The user's repository, looked for once for each effect or task."""
         return self._astray() or repository.find(self.checkout)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
@@ -132,7 +135,7 @@ class Workplace:
     @contextmanager
     def compared(self) -> Iterator[list[str]]:
         """While a command runs outside a workstream's worktree, collect its changes in the user's repository."""
-        found = self._repository() if self.repository else None
+        found = self._repository if self.repository else None
         if not isinstance(found, repository.Repository):
             yield []
             return
@@ -172,7 +175,7 @@ class Workplace:
 
     def worktree(self) -> Worktree | Refusal:
         """Its worktree, which may not exist yet."""
-        found = self._repository()
+        found = self._repository
         if isinstance(found, Refusal):
             return found
         return Worktree(found, self.path, self.branch, self.base_branch, self.isolation)
@@ -180,7 +183,7 @@ class Workplace:
     @property
     def reads(self) -> tuple[Path, ...]:
         """Directories outside its worktree that its commands must see, read-only: the shared git objects."""
-        if self.repository is None or isinstance(found := self._repository(), Refusal):
+        if self.repository is None or isinstance(found := self._repository, Refusal):
             return ()
         return tuple(stores(store_of(found, self.path, self.account)))
 

@@ -109,13 +109,12 @@ def _resume(locked: LockedWorktree, mark: _Mark, record: Mapping[str, Any]) -> A
         )
     # The worktree was clean when the mark was made, so any changes come from the killed attempt or its tests.
     locked.share_objects(record["tree"])
-    locked.run_and_copy_index("read-tree", "--reset", "-u", record["tree"])
+    locked.reset(record["tree"])
     return AppliedPatch("already", tuple(record["paths"]))
 
 
 def _check_out(locked: LockedWorktree, mark: _Mark, staged: Staged) -> AppliedPatch | Conflict:
     locked.share_objects(staged.tree)
-    locked.run_in_worktree("update-index", "-q", "--refresh", accept=(0, 1))
     # Dry run first: a file that would be overwritten is a conflict, and must not be taken for our own leftovers.
     result = locked.run_in_worktree("read-tree", "-m", "-u", "--dry-run", locked.tip, staged.tree, accept=None)
     if result.status != 0:

@@ -100,8 +100,8 @@ def _tree(locked: LockedWorktree) -> tuple[str, str]:
         GIT_ALTERNATE_OBJECT_DIRECTORIES=str(locked.store),
     )
     inside.remove_pipes(locked.path)
-    private.run("read-tree", locked.tip)
-    added = private.run("add", "--all", "--ignore-errors", ".", accept=(0, UNREAD))
+    adding = (("read-tree", locked.tip), ("add", "--all", "--ignore-errors", "."))
+    added = private.run_all(*adding, accept=(0, UNREAD))
     unread = [line for line in added.words.splitlines() if line.startswith("error: ")]
     if added.status and not unread:
         raise GitFault(f"git add in {locked.path} ended with {added.status}: {added.words}")

@@ -119,8 +119,7 @@ class _Search:
         self.progress(min(self.tried, total), total)
         self.checkout = self.checkout.at_commit(sha)
         self.checkout.repair()
-        self.checkout.run_and_copy_index("read-tree", "--reset", "-u", sha)
-        self.checkout.run_in_worktree("clean", "-ffdxq")
+        self.checkout.reset(sha, ("-ffdxq",))
         self.tried += 1
         return self.trial(self.checkout.path)
 

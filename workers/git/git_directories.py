@@ -93,6 +93,12 @@ class LockedWorktree:
         inside.remove_pipes(self.path)
         return self.worktree_git().run(*arguments, accept=accept)
 
+    def reset(self, sha: str, *cleaning: Sequence[str]) -> None:
+        """Make files and index those of a commit, then run `git clean` with these options, once for each."""
+        inside.remove_pipes(self.path)
+        self.worktree_git().run_all(("read-tree", "--reset", "-u", sha), *(("clean", *each) for each in cleaning))
+        self.show_index()
+
     def run_and_copy_index(self, *arguments: str, accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """The same for commands that change the index, of which the commands' repository then gets a copy.
 
@@ -111,14 +117,18 @@ class LockedWorktree:
 
     def provide_index(self) -> None:
         """Make our index if there is none, as in an earlier version; remove the lock that a killed git left."""
+        self.make_index_directory()
+        if inside.kind(self.git_directory, FILES_INDEX) is None:
+            self.worktree_git().run("read-tree", (self.git_directory / DETACHED).read_text().strip())
+
+    def make_index_directory(self) -> None:
+        """Make the directory of our index, without the lock that a killed git left."""
         work = (self.git_directory / FILES_INDEX).parent
         inside.remove(self.git_directory, f"{FILES_INDEX}.lock")
         if not work.is_dir():
             work.mkdir(mode=0o700)
             if self.account:
                 os.chown(work, self.account.uid, self.account.gid)
-        if inside.kind(self.git_directory, FILES_INDEX) is None:
-            self.worktree_git().run("read-tree", (self.git_directory / DETACHED).read_text().strip())
 
     @property
     def private(self) -> Git:
@@ -211,8 +221,10 @@ class LockedWorktree:
         return self.at_commit(sha)
 
     def changed(self) -> Sequence[str]:
-        """Tracked files that differ from the commit the working tree is at."""
-        result = self.run_in_worktree("status", "--porcelain", "--no-renames", "--untracked-files=no")
+        """Tracked files that differ from the commit the working tree is at. Our index learns which files do not."""
+        inside.remove_pipes(self.path)
+        noting = self.worktree_git().with_environment(GIT_OPTIONAL_LOCKS="1")
+        result = noting.run("status", "--porcelain", "--no-renames", "--untracked-files=no")
         return [line[3:] for line in result.out.decode().splitlines()]
 
 
@@ -259,7 +271,7 @@ def finish(locked: LockedWorktree, base: tuple[str, str] | None) -> LockedWorktr
         os.chown(locked.path, locked.account.uid, locked.account.gid)
     locked.share_objects(locked.tip)
     locked.create_commands_repository(base)
-    locked.provide_index()
+    locked.make_index_directory()
     replace(locked.worktree_git(), timeout_seconds=TIMEOUT_SECONDS).run("read-tree", "--reset", "-u", locked.tip)
     locked.show_index()
     record = {"repository": str(locked.repository.directory), "branch": locked.branch, "whole": True}

@@ -187,9 +187,8 @@ def restore(worktree: Worktree) -> None:
         GitFault: git failed; the message says how. Repair that and try again.
     """
     with hold(worktree) as found:
-        found.run_and_copy_index("read-tree", "--reset", "-u", found.tip)
-        for _ in range(2):  # a second time for files that a `.gitignore`, removed by the first, protected
-            found.run_in_worktree("clean", "-ffdq")
+        clean = ("-ffdq",)
+        found.reset(found.tip, clean, clean)  # twice, for files that a `.gitignore`, removed by the first, protected
         (found.git_directory / MARK).unlink(missing_ok=True)
 
 
