@@ -1,6 +1,7 @@
 """A workstream's worktree: opened twice it is one, half-made it is mended; the user's own checkout is left alone."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from interlock.workers.git.archive import ArchivedWorkstream, archive
 from interlock.workers.git.command import GitFault
 from interlock.workers.git.git_directories import RECORD, own_directory
 from interlock.workers.git.results import Refusal
-from interlock.workers.git.worktree import NotAWorktree, Worktree, close, discard, open_worktree, restore
+from interlock.workers.git.worktree import NotAWorktree, Worktree, close, discard, follow, open_worktree, restore
 from tests.repositories import before_git, everything, git, make, opened, put
 
 
@@ -36,6 +37,16 @@ def test_opening_again_finds_the_same_worktree_with_its_work(checkout: Path) -> 
     put(found.path, {"app.py": "in progress\n"})
     assert opened(checkout) == found
     assert (found.path / "app.py").read_text() == "in progress\n"
+
+
+def test_files_that_were_only_touched_go_with_their_branch(checkout: Path) -> None:
+    found = opened(checkout)
+    os.utime(found.path / "app.py", (1, 1))
+    put(checkout, {"app.py": "newer\n"})
+    git(checkout, "commit", "-qam", "Newer")
+    git(checkout, "update-ref", f"refs/heads/{found.branch}", "main")
+    follow(found)
+    assert (found.path / "app.py").read_text() == "newer\n"
 
 
 def test_a_worktree_opened_from_another_checkout_of_the_user_is_the_same(checkout: Path, tmp_path: Path) -> None:

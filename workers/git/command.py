@@ -108,7 +108,7 @@ class Git:
             result = self._once(arguments, stdin)
         return self._accepted(arguments[0], result, accept)
 
-    def run_all(self, *commands: Sequence[str], accept: tuple[int, ...] = (0,)) -> GitResult:
+    def run_all(self, *commands: Sequence[str], accept: tuple[int, ...] | None = (0,)) -> GitResult:
         """Run commands one after another, up to the first that fails; the answer of the last one run.
 
         In a sandbox, they share one, which takes ten times as long to make as a command takes, and its answer has the

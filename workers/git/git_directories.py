@@ -29,6 +29,7 @@ INDEX_BYTES = 512 * 1024 * 1024
 INCOMING = "incoming"
 THEIR_CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectFormat = {objects}\n"
 DETACHED = "HEAD"
+STATUS = ("status", "--porcelain", "--no-renames", "--untracked-files=no")
 
 
 def own_directory(path: Path) -> Path:
@@ -188,7 +189,8 @@ class LockedWorktree:
         """Move the files to `tip` if they are at another commit; files with changes stay as they are."""
         if (before := (self.git_directory / DETACHED).read_text().strip()) != self.tip:
             self.share_objects(self.tip)
-            self.run_and_copy_index("read-tree", "-m", "-u", before, self.tip, accept=None)
+            self.noting().run_all(STATUS, ("read-tree", "-m", "-u", before, self.tip), accept=None)
+            self.show_index()
             put(self.git_directory / DETACHED, f"{self.tip}\n")
 
     def with_new_commits(self) -> "LockedWorktree | Refusal":
@@ -221,11 +223,13 @@ class LockedWorktree:
         return self.at_commit(sha)
 
     def changed(self) -> Sequence[str]:
-        """Tracked files that differ from the commit the working tree is at. Our index learns which files do not."""
+        """Tracked files that differ from the commit the working tree is at."""
+        return [line[3:] for line in self.noting().run(*STATUS).out.decode().splitlines()]
+
+    def noting(self) -> Git:
+        """Git in the working tree; its `status` notes in our index which files were touched and are not changed."""
         inside.remove_pipes(self.path)
-        noting = self.worktree_git().with_environment(GIT_OPTIONAL_LOCKS="1")
-        result = noting.run("status", "--porcelain", "--no-renames", "--untracked-files=no")
-        return [line[3:] for line in result.out.decode().splitlines()]
+        return self.worktree_git().with_environment(GIT_OPTIONAL_LOCKS="1")
 
 
 def store_of(repository: Repository, path: Path, account: Account | None) -> Path:
