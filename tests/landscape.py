@@ -180,6 +180,12 @@ class Landscape:
             rows.expire_leases(connection, max_attempts=self.runtime.settings.max_attempts, own_attempts={}, limit=100)
         self.dba.execute("UPDATE effects SET not_before = now() WHERE status = 'pending'")
 
+    def only_patch(self) -> UUID:
+        """The one patch in the ledger."""
+        found = self.dba.execute("SELECT id FROM workflow_instances WHERE workflow_type = 'patch_ledger'").fetchall()
+        ((ledger_id,),) = found
+        return UUID(str(ledger_id))
+
     def entry(self, ledger_id: UUID) -> dict[str, Any]:
         with transaction(self.runtime.database) as connection:
             return dict(ledger.entry(connection, ledger_id))

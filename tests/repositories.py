@@ -3,6 +3,9 @@
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from interlock.workers.git.ref_names import branch_name
@@ -55,11 +58,24 @@ def git(where: Path, *arguments: str, given: str | None = None) -> str:
 def make(path: Path) -> Path:
     """Make a user's checkout on `main`, with one commit."""
     path.mkdir(parents=True)
-    git(path, "init", "-q", "-b", "main")
-    put(path, FILES)
-    git(path, "add", "-A")
-    git(path, "commit", "-qm", "First")
+    for name, content in _first().items():
+        (path / name).mkdir() if content is None else (path / name).write_bytes(content)
     return path
+
+
+@cache
+def _first() -> Mapping[Path, bytes | None]:
+    """Such a checkout's files and directories (None), which git is asked for once in a process."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory)
+        git(path, "init", "-q", "-b", "main", "--template=")
+        for each in ("hooks", "info"):
+            (path / ".git" / each).mkdir()
+        put(path, FILES)
+        git(path, "add", "-A")
+        git(path, "commit", "-qm", "First")
+        found = sorted(path.rglob("*"))
+        return {each.relative_to(path): each.read_bytes() if each.is_file() else None for each in found}
 
 
 def put(where: Path, files: dict[str, str]) -> None:

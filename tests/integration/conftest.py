@@ -11,14 +11,17 @@ import pytest
 
 from interlock.db.connection import transaction
 from interlock.db.core import definitions
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
+from interlock.workers.system.users import Account
 from interlock.workers.telemetry import tracing
 from interlock.workflows.catalogue import catalogue
 from tests.collector import Collector, collector
 from tests.crewing import Site
 from tests.driving import drain_all, swept
 from tests.homes import open_directory
+from tests.kept_landscapes import KeptLandscape, kept_landscape
 from tests.landscape import Landscape
 from tests.running import Stage
 from tests.webhooks import Webhook, webhook
@@ -56,6 +59,32 @@ def stage(runtime: Runtime, dba: "psycopg.Connection[Any]") -> Stage:
 def land(runtime: Runtime, dba: "psycopg.Connection[Any]", tmp_path: Path) -> Landscape:
     """A run with a workstream on a real repository."""
     return Landscape(runtime, dba, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept(
+    request: pytest.FixtureRequest, servers: Servers, template_with_ann: str, commands_user: Account | None
+) -> Iterator[KeptLandscape]:
+    """What a module's `begin` makes, once for all of its tests."""
+    with kept_landscape(servers, template_with_ann, commands_user, request.module.begin) as made:
+        yield made
+
+
+@pytest.fixture
+def database_to_copy(request: pytest.FixtureRequest, database_to_copy: str) -> str:
+    """Tests that have `begun` begin with its database."""
+    return request.getfixturevalue("kept").database if "begun" in request.fixturenames else database_to_copy
+
+
+@pytest.fixture
+def begun(
+    request: pytest.FixtureRequest,
+    make_runtime: Callable[..., Runtime],
+    dba: "psycopg.Connection[Any]",
+    kept: KeptLandscape,
+) -> Any:
+    """For this test, what the module's `begin` made; with the module's `SETTINGS`."""
+    return kept.again(make_runtime(home=kept.home, **getattr(request.module, "SETTINGS", {})), dba)
 
 
 @pytest.fixture

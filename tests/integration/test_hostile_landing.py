@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from interlock.workers.git import tampering
@@ -17,17 +19,28 @@ from tests.landscape import Landscape
 from tests.repositories import git, make, opened, put
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
-Dba = "psycopg.Connection[Any]"
+Dba = psycopg.Connection[Any]
 COMMIT = "git config user.name c; git config user.email c; git add -A; git commit -qm mine"
 
 
-@pytest.fixture
-def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
-    found = Landscape(make_runtime(), dba, tmp_path, {"path": "repo", "forbidden_paths": ["secret/"]})
+def judged(runtime: Runtime, dba: Dba, root: Path) -> Landscape:
+    found = Landscape(runtime, dba, root, {"path": "repo", "forbidden_paths": ["secret/"]})
     put(found.checkout, {"Makefile": "test:\n\tfalse\n"})
     git(found.checkout, "add", "-A")
     git(found.checkout, "commit", "-qm", "A judge")
     return found
+
+
+def begin(runtime: Runtime, dba: Dba, root: Path) -> Landscape:
+    """`begun`: a patch is committed."""
+    land = judged(runtime, dba, root)
+    land.committed_patch()
+    return land
+
+
+@pytest.fixture
+def land(runtime: Runtime, dba: Dba, tmp_path: Path) -> Landscape:
+    return judged(runtime, dba, tmp_path)
 
 
 def test_a_patch_that_mends_its_own_judge_is_quarantined_and_never_passes_a_gate(land: Landscape) -> None:
@@ -69,18 +82,17 @@ def test_what_a_command_committed_against_the_plan_fails_the_workstream_and_leav
     ],
 )
 def test_a_workstream_whose_command_changed_what_the_repository_runs_does_not_land(
-    land: Landscape, change: str, named: str
+    begun: Landscape, change: str, named: str
 ) -> None:
-    land.committed_patch()
-    with land.place.watched("task w/t"):  # as where nothing keeps commands out of it
-        land.in_place(change.format(land.checkout))
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "failed"
-    reason = land.said(land.workstream)["reason"]
+    with begun.place.watched("task w/t"):  # as where nothing keeps commands out of it
+        begun.in_place(change.format(begun.checkout))
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "failed"
+    reason = begun.said(begun.workstream)["reason"]
     assert named in reason
     assert reason.startswith("while task w/t ran, the repository")
-    assert f"interlock run resume {land.run}" in reason
-    assert git(land.checkout, "log", "--format=%s", "main") == "A judge\nFirst\n"
+    assert f"interlock run resume {begun.run}" in reason
+    assert git(begun.checkout, "log", "--format=%s", "main") == "A judge\nFirst\n"
 
 
 @pytest.mark.parametrize("search", [False, True], ids=["rollback", "regression"])
@@ -119,27 +131,25 @@ def test_neither_a_rollback_nor_a_search_goes_on_once_its_gate_changed_what_the_
     ],
 )
 def test_refs_that_only_a_command_can_have_moved_keep_its_workstream_from_landing(
-    land: Landscape, change: str, named: str
+    begun: Landscape, change: str, named: str
 ) -> None:
-    land.committed_patch()
-    git(land.checkout, "config", "receive.denyCurrentBranch", "ignore")
-    with land.place.watched("task w/t"):  # as where nothing keeps commands out of it
+    git(begun.checkout, "config", "receive.denyCurrentBranch", "ignore")
+    with begun.place.watched("task w/t"):  # as where nothing keeps commands out of it
         made = f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=* {change}"
-        land.in_place(made.format(land.checkout, land.place.path, land.place.branch))
-    tree = land.place.worktree()
+        begun.in_place(made.format(begun.checkout, begun.place.path, begun.place.branch))
+    tree = begun.place.worktree()
     assert not isinstance(tree, Refusal)
     assert named in str(tampering.tampering(tree.repository, tree.path))
 
 
-def test_what_people_and_other_workstreams_do_to_refs_meanwhile_is_no_alarm(land: Landscape) -> None:
-    land.committed_patch()
-    repository = land.checkout
+def test_what_people_and_other_workstreams_do_to_refs_meanwhile_is_no_alarm(begun: Landscape) -> None:
+    repository = begun.checkout
     other = opened(repository, "other")
     put(other.path, {"other": "x\n"})
     git(other.path, "add", "-A")
     git(other.path, "commit", "-qm", "Another's")
     away = make(repository.parent / "away")
-    with land.place.watched("task w/t"):
+    with begun.place.watched("task w/t"):
         assert isinstance(merge(other, "m"), Committed)
         git(repository, "commit", "-q", "--allow-empty", "-m", "The user's own")
         git(repository, "tag", "v1")
@@ -150,15 +160,14 @@ def test_what_people_and_other_workstreams_do_to_refs_meanwhile_is_no_alarm(land
         git(repository, "commit", "-q", "--amend", "--allow-empty", "-m", "Rewritten, elsewhere")
         git(repository, "checkout", "-q", "main")
         git(repository, "merge", "-q", "--no-edit", "topic")
-    tree = land.place.worktree()
+    tree = begun.place.worktree()
     assert not isinstance(tree, Refusal)
     assert tampering.tampering(tree.repository, tree.path) is None
 
 
-def test_what_git_and_people_write_in_passing_keeps_nothing_from_landing(land: Landscape) -> None:
-    land.committed_patch()
-    with land.place.watched("task w/t"):
-        land.in_place(f"git -C {land.checkout} config branch.main.remote origin; git -C {land.checkout} tag v1")
-        git(land.checkout, "commit", "-q", "--allow-empty", "-m", "The user's own")
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "completed"
+def test_what_git_and_people_write_in_passing_keeps_nothing_from_landing(begun: Landscape) -> None:
+    with begun.place.watched("task w/t"):
+        begun.in_place(f"git -C {begun.checkout} config branch.main.remote origin; git -C {begun.checkout} tag v1")
+        git(begun.checkout, "commit", "-q", "--allow-empty", "-m", "The user's own")
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "completed"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from interlock.workers import effect_runner
@@ -17,22 +18,31 @@ from tests.repositories import everything, git, put
 from tests.rights import fire
 
 pytestmark = pytest.mark.integration
-Dba = "psycopg.Connection[Any]"
+Dba = psycopg.Connection[Any]
+
+
+SETTINGS = {"max_attempts": 3}
 
 
 @pytest.fixture
 def land(make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path) -> Landscape:
-    return Landscape(make_runtime(max_attempts=3), dba, tmp_path)
+    return Landscape(make_runtime(**SETTINGS), dba, tmp_path)
 
 
-def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(land: Landscape) -> None:
+def begin(runtime: Runtime, dba: Dba, root: Path) -> Landscape:
+    """`begun`: a patch is committed."""
+    land = Landscape(runtime, dba, root)
     land.committed_patch()
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "completed"
-    assert land.said(land.workstream)["commit_sha"] == git(land.checkout, "rev-parse", "main").strip()
-    assert (land.checkout / "app.py").read_text() == ONE_LINE["app.py"]
-    assert not land.place.path.exists()
-    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    return land
+
+
+def test_a_validated_workstream_is_merged_into_its_base_branch_and_its_worktree_closed(begun: Landscape) -> None:
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "completed"
+    assert begun.said(begun.workstream)["commit_sha"] == git(begun.checkout, "rev-parse", "main").strip()
+    assert (begun.checkout / "app.py").read_text() == ONE_LINE["app.py"]
+    assert not begun.place.path.exists()
+    assert git(begun.checkout, "branch", "--list", "interlock/*") == ""
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -52,46 +62,43 @@ def test_a_workstream_without_a_repository_passes_at_once(runtime: Runtime, dba:
     assert state(land.client, land.workstream) == "completed"
 
 
-def test_a_conflict_fails_the_workstream_with_the_files_and_it_is_archived(land: Landscape) -> None:
-    land.committed_patch()
-    put(land.checkout, {"app.py": "another\n"})
-    git(land.checkout, "commit", "-qam", "Meanwhile")
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "failed"
-    assert land.said(land.workstream)["files"] == ["app.py"]
-    assert git(land.checkout, "log", "-1", "--format=%s", "main") == "Meanwhile\n"
-    kept = json.loads((land.place.archive / "reason.json").read_text())
+def test_a_conflict_fails_the_workstream_with_the_files_and_it_is_archived(begun: Landscape) -> None:
+    put(begun.checkout, {"app.py": "another\n"})
+    git(begun.checkout, "commit", "-qam", "Meanwhile")
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "failed"
+    assert begun.said(begun.workstream)["files"] == ["app.py"]
+    assert git(begun.checkout, "log", "-1", "--format=%s", "main") == "Meanwhile\n"
+    kept = json.loads((begun.place.archive / "reason.json").read_text())
     assert "conflict in app.py" in kept["reason"]["last_event"]["metadata"]["reason"]
-    assert git(land.checkout, "show", f"{kept['ref']}:app.py") == ONE_LINE["app.py"]
-    assert not land.place.path.exists()
+    assert git(begun.checkout, "show", f"{kept['ref']}:app.py") == ONE_LINE["app.py"]
+    assert not begun.place.path.exists()
 
 
 def test_a_dirty_checkout_is_waited_for_a_few_times_then_the_workstream_fails_saying_what_to_do(
-    land: Landscape,
+    begun: Landscape,
 ) -> None:
-    land.committed_patch()
-    put(land.checkout, {"docs/read me.txt": "edited\n"})
-    land.validate()
-    landing = land.land()
+    put(begun.checkout, {"docs/read me.txt": "edited\n"})
+    begun.validate()
+    landing = begun.land()
     for _ in range(3):
-        land.make_due()
-        land.settle()
-    assert land.effect(land.workstream, "land_workstream")["id"] == landing
-    assert state(land.client, land.workstream) == "failed"
-    assert "Commit or stash them there" in land.said(land.workstream)["reason"]
-    assert (land.checkout / "docs/read me.txt").read_text() == "edited\n"
-    assert (land.place.archive / "workstream.bundle").exists(), "nothing of its work is lost"
+        begun.make_due()
+        begun.settle()
+    assert begun.effect(begun.workstream, "land_workstream")["id"] == landing
+    assert state(begun.client, begun.workstream) == "failed"
+    assert "Commit or stash them there" in begun.said(begun.workstream)["reason"]
+    assert (begun.checkout / "docs/read me.txt").read_text() == "edited\n"
+    assert (begun.place.archive / "workstream.bundle").exists(), "nothing of its work is lost"
 
 
-def test_a_checkout_that_is_cleaned_in_time_lands_the_workstream(land: Landscape) -> None:
-    land.committed_patch()
-    put(land.checkout, {"docs/read me.txt": "edited\n"})
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "validating"
-    git(land.checkout, "checkout", "-q", ".")
-    land.make_due()
-    land.settle()
-    assert state(land.client, land.workstream) == "completed"
+def test_a_checkout_that_is_cleaned_in_time_lands_the_workstream(begun: Landscape) -> None:
+    put(begun.checkout, {"docs/read me.txt": "edited\n"})
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "validating"
+    git(begun.checkout, "checkout", "-q", ".")
+    begun.make_due()
+    begun.settle()
+    assert state(begun.client, begun.workstream) == "completed"
 
 
 def test_a_workstream_with_a_patch_that_is_not_committed_does_not_land(land: Landscape) -> None:
@@ -108,41 +115,38 @@ def test_a_workstream_with_a_patch_that_is_not_committed_does_not_land(land: Lan
     assert state(land.client, land.workstream) == "completed"
 
 
-def test_a_workstream_cancelled_before_it_landed_is_not_merged(land: Landscape) -> None:
-    land.committed_patch()
-    land.validate()
-    land.land()
-    land.fire(land.workstream, "cancel")
-    land.settle()
-    assert land.effect(land.workstream, "land_workstream")["result"] == {"left_alone": "cancelled"}
-    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+def test_a_workstream_cancelled_before_it_landed_is_not_merged(begun: Landscape) -> None:
+    begun.validate()
+    begun.land()
+    begun.fire(begun.workstream, "cancel")
+    begun.settle()
+    assert begun.effect(begun.workstream, "land_workstream")["result"] == {"left_alone": "cancelled"}
+    assert git(begun.checkout, "log", "--format=%s", "main") == "First\n"
 
 
-def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(land: Landscape) -> None:
-    land.committed_patch()
-    land.validate()
-    landing = land.land()
-    fire(land.client, land.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
-    effect_runner.run(land.runtime, landing)
-    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
-    assert "was not merged" in land.effect(land.workstream, "land_workstream")["error"]
-    land.settle()
-    assert state(land.client, land.workstream) == "cancelled"
-    land.make_due()
-    land.settle()
-    assert git(land.checkout, "log", "--format=%s", "main") == "First\n"
+def test_a_cancel_while_it_is_merged_comes_before_the_merge_or_after_it(begun: Landscape) -> None:
+    begun.validate()
+    landing = begun.land()
+    fire(begun.client, begun.workstream, "cancel", by="ann")  # accepted, not applied: it still stands in `validating`
+    effect_runner.run(begun.runtime, landing)
+    assert git(begun.checkout, "log", "--format=%s", "main") == "First\n"
+    assert "was not merged" in begun.effect(begun.workstream, "land_workstream")["error"]
+    begun.settle()
+    assert state(begun.client, begun.workstream) == "cancelled"
+    begun.make_due()
+    begun.settle()
+    assert git(begun.checkout, "log", "--format=%s", "main") == "First\n"
 
 
-def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(land: Landscape) -> None:
-    land.committed_patch()
-    land.validate()
-    effect_runner.run(land.runtime, land.land())
-    assert state(land.client, land.workstream) == "completed"
-    fire(land.client, land.workstream, "cancel", by="ann")
-    land.settle()
-    assert state(land.client, land.workstream) == "completed"
-    assert land.effect(land.workstream, "land_workstream")["status"] == "done"
-    moves = [event["trigger"] for event in land.client.history(land.workstream)]
+def test_a_workstream_is_completed_by_the_commit_that_its_merge_belongs_to(begun: Landscape) -> None:
+    begun.validate()
+    effect_runner.run(begun.runtime, begun.land())
+    assert state(begun.client, begun.workstream) == "completed"
+    fire(begun.client, begun.workstream, "cancel", by="ann")
+    begun.settle()
+    assert state(begun.client, begun.workstream) == "completed"
+    assert begun.effect(begun.workstream, "land_workstream")["status"] == "done"
+    moves = [event["trigger"] for event in begun.client.history(begun.workstream)]
     assert moves.count("validation_passed") == 1
 
 
@@ -289,11 +293,10 @@ def test_the_note_of_a_commit_that_landed_says_who_approved_it_and_who_accepted_
 
 
 def test_notes_that_were_killed_are_written_when_the_landing_is_tried_again(
-    land: Landscape, monkeypatch: pytest.MonkeyPatch
+    begun: Landscape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    land.committed_patch()
-    land.validate()
-    landing = land.land()
+    begun.validate()
+    landing = begun.land()
 
     class Killed(BaseException):
         pass
@@ -304,20 +307,19 @@ def test_notes_that_were_killed_are_written_when_the_landing_is_tried_again(
     with monkeypatch.context() as dying:
         dying.setattr("interlock.workers.effects.landing_notes.write", kill)
         with pytest.raises(Killed):
-            effect_runner.run(land.runtime, landing)
-    assert state(land.client, land.workstream) == "completed"
-    land.make_due()
-    land.settle()
-    merge = land.said(land.workstream)["commit_sha"]
-    assert noted(land, merge)["predicate"]["scope"]["name"] == "default/workstream/demo/w"
+            effect_runner.run(begun.runtime, landing)
+    assert state(begun.client, begun.workstream) == "completed"
+    begun.make_due()
+    begun.settle()
+    merge = begun.said(begun.workstream)["commit_sha"]
+    assert noted(begun, merge)["predicate"]["scope"]["name"] == "default/workstream/demo/w"
 
 
-def test_a_landing_without_a_key_lands_without_notes(land: Landscape, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = land.runtime.settings.signing_directory
+def test_a_landing_without_a_key_lands_without_notes(begun: Landscape, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = begun.runtime.settings.signing_directory
     directory.mkdir(parents=True)
     (directory / "anchor.key").write_text("no key")
-    land.committed_patch()
-    land.validate_and_land()
-    assert state(land.client, land.workstream) == "completed"
+    begun.validate_and_land()
+    assert state(begun.client, begun.workstream) == "completed"
     assert "note_failed" in capsys.readouterr().out
-    assert git(land.checkout, "for-each-ref", "refs/notes") == ""
+    assert git(begun.checkout, "for-each-ref", "refs/notes") == ""

@@ -4,17 +4,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from interlock.supervisor.environment import environment
+from interlock.workers.runtime import Runtime
 from tests.cli.terminal import forked
 from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import FILES, everything
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann")]
-Dba = "psycopg.Connection[Any]"
+Dba = psycopg.Connection[Any]
 WHY = ("--by", "ann", "--reason", "regression")
+
+
+def begin(runtime: Runtime, dba: Dba, root: Path) -> Landscape:
+    """`begun`: a patch is committed."""
+    land = Landscape(runtime, dba, root)
+    land.committed_patch()
+    return land
 
 
 def interlock(land: Landscape, *words: str, code: int = 0) -> str:
@@ -50,37 +59,37 @@ def test_what_is_not_there_is_refused(land: Landscape, words: tuple[str, ...]) -
     assert answer(land, *words, code=2)["exit_code"] == 2
 
 
-def test_a_patch_is_rolled_back_by_the_plan_that_was_printed(land: Landscape, tmp_path: Path) -> None:
-    entry = land.committed_patch()
+def test_a_patch_is_rolled_back_by_the_plan_that_was_printed(begun: Landscape, tmp_path: Path) -> None:
+    entry = begun.only_patch()
     file = tmp_path / "plan.json"
-    file.write_text(interlock(land, "plan", "demo/w/t^1"))
-    done = answer(land, "roll-back", "demo/w/t^1", "--plan", str(file), *WHY)
+    file.write_text(interlock(begun, "plan", "demo/w/t^1"))
+    done = answer(begun, "roll-back", "demo/w/t^1", "--plan", str(file), *WHY)
     assert done["compensation"]["plan"]["actions"][0]["action"] == "git_revert"
     assert (done["by"], done["reason"]) == ("ann", "regression")
-    assert state(land.client, entry) == "rolled_back"
-    assert (land.place.path / "app.py").read_text() == FILES["app.py"]
-    again = answer(land, "roll-back", str(entry), *WHY)
+    assert state(begun.client, entry) == "rolled_back"
+    assert (begun.place.path / "app.py").read_text() == FILES["app.py"]
+    again = answer(begun, "roll-back", str(entry), *WHY)
     assert again == done | {"moves": []}, "asked again, it does nothing"
 
 
-def test_a_roll_back_that_fails_says_why_and_changes_nothing(land: Landscape, tmp_path: Path) -> None:
-    entry = land.committed_patch()
-    plan = json.loads(interlock(land, "plan", str(entry))) | {"validation": {"required_gates": ["SECURITY"]}}
+def test_a_roll_back_that_fails_says_why_and_changes_nothing(begun: Landscape, tmp_path: Path) -> None:
+    entry = begun.only_patch()
+    plan = json.loads(interlock(begun, "plan", str(entry))) | {"validation": {"required_gates": ["SECURITY"]}}
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
-    before = everything(land.checkout)
-    failed = answer(land, "roll-back", str(entry), "--plan", str(file), *WHY, code=1)
+    before = everything(begun.checkout)
+    failed = answer(begun, "roll-back", str(entry), "--plan", str(file), *WHY, code=1)
     assert "no gate of type SECURITY" in failed["message"]
-    assert (everything(land.checkout), state(land.client, entry)) == (before, "committed")
+    assert (everything(begun.checkout), state(begun.client, entry)) == (before, "committed")
 
 
-def test_plans_that_will_not_do_are_refused(land: Landscape, tmp_path: Path) -> None:
-    entry, refused = land.committed_patch(), {}
+def test_plans_that_will_not_do_are_refused(begun: Landscape, tmp_path: Path) -> None:
+    entry, refused = begun.only_patch(), {}
     for plan in ("[]", "{", '{"compensation_type": "magic"}', '{"compensation_type": "git_revert"}'):
         (tmp_path / "plan.json").write_text(plan)
-        refused[plan] = answer(land, "roll-back", str(entry), "--plan", str(tmp_path / "plan.json"), *WHY, code=2)
+        refused[plan] = answer(begun, "roll-back", str(entry), "--plan", str(tmp_path / "plan.json"), *WHY, code=2)
     assert {plan: each["error"] for plan, each in refused.items()} == dict.fromkeys(refused, "BadInput")
-    assert state(land.client, entry) == "committed"
+    assert state(begun.client, entry) == "committed"
 
 
 def test_what_is_quarantined_is_dropped_and_nothing_else(land: Landscape) -> None:

@@ -4,10 +4,10 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from interlock.db.connection import transaction
@@ -23,21 +23,29 @@ from tests.repositories import diff, git
 from tests.rights import fire
 
 pytestmark = pytest.mark.integration
-Dba = "psycopg.Connection[Any]"
+Dba = psycopg.Connection[Any]
+SETTINGS = {"max_attempts": 2}
 
 
-def test_a_patch_becomes_one_commit_of_its_workstreams_branch_and_leaves_the_worktree_clean(land: Landscape) -> None:
-    entry = land.applied_patch()
-    assert (land.place.path / "app.py").read_text() == ONE_LINE["app.py"]
-    land.leave({"left/by": "tests", "app.py": "spoilt by tests\n"})
-    land.fire(entry, "tests_passed")
-    land.settle()
-    row = land.entry(entry)
+def begin(runtime: Runtime, dba: Dba, root: Path) -> Landscape:
+    """`begun`: a patch is applied."""
+    land = Landscape(runtime, dba, root)
+    land.applied_patch()
+    return land
+
+
+def test_a_patch_becomes_one_commit_of_its_workstreams_branch_and_leaves_the_worktree_clean(begun: Landscape) -> None:
+    entry = begun.only_patch()
+    assert (begun.place.path / "app.py").read_text() == ONE_LINE["app.py"]
+    begun.leave({"left/by": "tests", "app.py": "spoilt by tests\n"})
+    begun.fire(entry, "tests_passed")
+    begun.settle()
+    row = begun.entry(entry)
     assert row["state"] == "committed"
-    assert row["commit_sha"] == git(land.checkout, "rev-parse", land.place.branch).strip()
-    assert git(land.checkout, "show", f"{row['commit_sha']}:app.py") == ONE_LINE["app.py"]
-    assert git(land.place.path, "status", "--porcelain", "--ignored") == ""
-    trailers = git(land.checkout, "log", "-1", "--format=%s%n%(trailers:only,unfold)", row["commit_sha"]).splitlines()
+    assert row["commit_sha"] == git(begun.checkout, "rev-parse", begun.place.branch).strip()
+    assert git(begun.checkout, "show", f"{row['commit_sha']}:app.py") == ONE_LINE["app.py"]
+    assert git(begun.place.path, "status", "--porcelain", "--ignored") == ""
+    trailers = git(begun.checkout, "log", "-1", "--format=%s%n%(trailers:only,unfold)", row["commit_sha"]).splitlines()
     assert set(filter(None, trailers)) == {
         "Mend",
         "Interlock-Run: demo",
@@ -45,7 +53,7 @@ def test_a_patch_becomes_one_commit_of_its_workstreams_branch_and_leaves_the_wor
         f"Interlock-Patch: {entry}",
     }
     assert all(row[f"validation_{name}_passed"] for name in ("format", "scope", "constraints", "tests"))
-    assert git(land.checkout, "log", "--format=%s", "main") == "First\n", "only a landing touches the base branch"
+    assert git(begun.checkout, "log", "--format=%s", "main") == "First\n", "only a landing touches the base branch"
 
 
 @pytest.mark.parametrize(
@@ -106,14 +114,14 @@ def test_a_conflict_is_told_with_its_files_each_time_until_it_is_given_up(land: 
     assert git(land.place.path, "status", "--porcelain") == ""
 
 
-def test_a_patch_whose_tests_fail_is_taken_out_of_the_worktree(land: Landscape) -> None:
-    entry = land.applied_patch()
-    land.leave({"left/by": "tests"})
-    land.fire(entry, "tests_failed", reason="3 failed")
-    land.settle()
-    assert land.effect(entry, "restore_worktree")["result"] == {"restored": True}
-    assert (land.place.path / "app.py").read_text().startswith("one\n")
-    assert git(land.place.path, "status", "--porcelain", "--ignored") == ""
+def test_a_patch_whose_tests_fail_is_taken_out_of_the_worktree(begun: Landscape) -> None:
+    entry = begun.only_patch()
+    begun.leave({"left/by": "tests"})
+    begun.fire(entry, "tests_failed", reason="3 failed")
+    begun.settle()
+    assert begun.effect(entry, "restore_worktree")["result"] == {"restored": True}
+    assert (begun.place.path / "app.py").read_text().startswith("one\n")
+    assert git(begun.place.path, "status", "--porcelain", "--ignored") == ""
 
 
 @pytest.mark.promise("O13")
@@ -182,46 +190,43 @@ def test_a_patch_of_a_workstream_that_ended_opens_no_worktree_again(land: Landsc
     assert not land.place.path.exists()
 
 
-def test_a_worktree_that_somebody_removed_is_made_again_with_what_was_verified(land: Landscape) -> None:
-    entry = land.applied_patch()
-    shutil.rmtree(land.place.path)
-    land.fire(entry, "tests_passed")
-    land.settle()
-    sha = land.entry(entry)["commit_sha"]
-    assert git(land.checkout, "show", f"{sha}:app.py") == ONE_LINE["app.py"]
+def test_a_worktree_that_somebody_removed_is_made_again_with_what_was_verified(begun: Landscape) -> None:
+    entry = begun.only_patch()
+    shutil.rmtree(begun.place.path)
+    begun.fire(entry, "tests_passed")
+    begun.settle()
+    sha = begun.entry(entry)["commit_sha"]
+    assert git(begun.checkout, "show", f"{sha}:app.py") == ONE_LINE["app.py"]
 
 
-def test_a_patch_whose_commit_cannot_be_made_is_quarantined_with_the_reason(
-    make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
-) -> None:
-    land = Landscape(make_runtime(max_attempts=2), dba, tmp_path)
-    entry = land.applied_patch()
-    git(land.place.path, "reset", "-q", "--hard")
-    land.leave({"app.py": "somebody else's\n"})
-    git(land.place.path, "commit", "-qam", "By hand")
-    land.fire(entry, "tests_passed")
-    land.settle()
-    assert state(land.client, entry) == "verified"
-    assert land.effect(entry, "commit_patch")["error"].startswith("PatchLost")
-    land.make_due()
-    land.settle()
-    assert land.entry(entry)["state"] == "quarantined"
-    assert "conflict in app.py" in land.entry(entry)["quarantine_reason"]
-    assert (land.place.path / "app.py").read_text() == "somebody else's\n"
+def test_a_patch_whose_commit_cannot_be_made_is_quarantined_with_the_reason(begun: Landscape) -> None:
+    entry = begun.only_patch()
+    git(begun.place.path, "reset", "-q", "--hard")
+    begun.leave({"app.py": "somebody else's\n"})
+    git(begun.place.path, "commit", "-qam", "By hand")
+    begun.fire(entry, "tests_passed")
+    begun.settle()
+    assert state(begun.client, entry) == "verified"
+    assert begun.effect(entry, "commit_patch")["error"].startswith("PatchLost")
+    begun.make_due()
+    begun.settle()
+    assert begun.entry(entry)["state"] == "quarantined"
+    assert "conflict in app.py" in begun.entry(entry)["quarantine_reason"]
+    assert (begun.place.path / "app.py").read_text() == "somebody else's\n"
 
 
 def test_a_verified_patch_of_a_workstream_that_ended_is_quarantined_and_opens_no_worktree_again(
-    land: Landscape,
+    begun: Landscape,
 ) -> None:
-    entry = land.applied_patch()
-    land.fire(entry, "tests_passed")
-    land.fail()
-    archive = land.effect(land.workstream, "archive_workstream")["id"]
-    effect_runner.run(land.runtime, archive)
-    land.settle()
-    assert land.entry(entry)["quarantine_reason"] == "workstream demo/w is failed"
-    assert not land.place.path.exists()
-    assert git(land.checkout, "branch", "--list", "interlock/*") == ""
+    entry = begun.only_patch()
+    begun.fire(entry, "tests_passed")
+    begun.fail()
+    archive = begun.effect(begun.workstream, "archive_workstream")["id"]
+    effect_runner.run(begun.runtime, archive)
+    begun.settle()
+    assert begun.entry(entry)["quarantine_reason"] == "workstream demo/w is failed"
+    assert not begun.place.path.exists()
+    assert git(begun.checkout, "branch", "--list", "interlock/*") == ""
 
 
 def test_a_task_submits_its_patch_once_until_nothing_comes_of_it(land: Landscape) -> None:

@@ -23,7 +23,7 @@ from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import Worktree, close, restore
 from tests.repositories import git, killing, make, opened
 
-STRIDE = 4
+STRIDE = 6
 PATCH = (
     "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n--- /dev/null\n+++ b/new/f.py\n@@ -0,0 +1 @@\n+f\n"
 )

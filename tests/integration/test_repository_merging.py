@@ -18,12 +18,20 @@ from tests.repositories import everything, git, make, opened, put
 from tests.waiting import eventually
 
 MERGE = """
-import sys
+import os, sys
 from pathlib import Path
 from tests.repositories import opened
 from interlock.workers.git.merge import merge
-sys.stdin.readline()
-print(merge(opened(Path(sys.argv[1]), sys.argv[2]), "Merge " + sys.argv[2]))
+start, go = os.pipe()
+for name in sys.argv[2:]:
+    if os.fork() == 0:
+        os.close(go)
+        os.read(start, 1)  # until all are there
+        print(merge(opened(Path(sys.argv[1]), name), "Merge " + name), flush=True)
+        os._exit(0)
+os.close(go)
+for _ in sys.argv[2:]:
+    os.wait()
 """
 HOLD = """
 import sys
@@ -135,18 +143,11 @@ def test_four_processes_merge_four_branches_and_none_is_lost(checkout: Path) -> 
     names = ["a", "b", "c", "d"]
     for name in names:
         worked(checkout, name)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", MERGE, checkout, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
-    ]
-    for each in started:
-        assert each.stdin
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    said = [each.communicate(timeout=60)[0] for each in started]
-    assert all(each.startswith("Committed(") for each in said), said
+    done = subprocess.run(
+        [sys.executable, "-c", MERGE, checkout, *names], stdout=subprocess.PIPE, text=True, check=True
+    )
+    said = done.stdout.splitlines()
+    assert [each.startswith("Committed(") for each in said] == [True] * 4, said
     assert len(git(checkout, "log", "--first-parent", "--merges", "--format=%H", "main").split()) == 4
     assert git(checkout, "status", "--porcelain") == ""
     assert all((checkout / name).read_text() == name for name in names)
