@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from interlock.supervisor.home import home_of
 from interlock.supervisor.processes.loop import data_places
 from interlock.supervisor.servers import data_dirs, endpoints
 from interlock.workers.settings import Settings
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Shell, Terminal
 from tests.sharing import shared_in_directory
 
 # `dead` at the first fault, so that there is something to redrive.
@@ -49,13 +50,14 @@ def installation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @contextmanager
 def _installed(home_path: Path) -> Iterator[Terminal]:
     """Say it, and afterwards `interlock down`, which must leave nothing."""
-    here = Terminal(home_path, ENVIRONMENT)
+    here, shell = Terminal(home_path, ENVIRONMENT), Shell()
     home = home_of(Settings(home=here.home))
     try:
         up = here.execute("up", "--detach", "--without", "flower")
         assert up.code == 0, up.said
-        yield here
+        yield replace(here, shell=shell)
     finally:
+        shell.end()
         down = here.execute("down", "--purge", "--yes")
         assert down.code == 0, down.said
         assert not orphans.of_home(home, data_places(home))

@@ -7,31 +7,40 @@ import multiprocessing
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+import traceback
+import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from importlib import import_module
-from itertools import zip_longest
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import DisconnectionError
+
 from interlock.cli.index import MODULES
+from interlock.db.connection import make_engine
 from interlock.supervisor.environment import environment
+from interlock.workers import runtime
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
-from interlock.workers.settings import Settings
+from interlock.workers.settings import Settings, settings
 from tests.rights import fire
 
 COMMAND = "interlock.cli.main"
 ANSWER_SECONDS = 90.0
 LOOK_SECONDS = 0.3  # between two looks, each a command, at what takes its time: a look costs as much as 2 s of waiting
-AT_ONCE = 4
-SHARES = 2  # of many commands that share forks: two keep two cores busy
+END_SECONDS = 5.0
 LINES, COLUMNS = 30, 120  # of a screen
 COLOUR = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[hl]")
 SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where it draws anew
@@ -109,11 +118,12 @@ def json_values(text: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Runs commands in one home with one environment."""
+    """Runs commands in one home with one environment: each in a process of its own, unless there is a shell."""
 
     home: Path
     env: Mapping[str, str] = field(default_factory=dict)
     program: str = COMMAND
+    shell: "Shell | None" = field(default=None, repr=False)
 
     def set(self, **env: str) -> "Terminal":
         """The same terminal with more in its environment."""
@@ -163,10 +173,10 @@ class Terminal:
         return process.wait(ANSWER_SECONDS), SCREEN.split(COLOUR.sub("", written.decode()).replace("\r", ""))
 
     def run(self, *words: str | bytes) -> Answer:
-        """Run a command to its end, in a fork."""
-        return forked(words, self.variables, self.program)
+        """Run a command to its end."""
+        return (self.shell or Shell()).run(words, self.variables, self.program)
 
-    @property
+    @cached_property
     def variables(self) -> dict[str, str]:
         return {**environment(Settings(home=self.home)), **self.env}
 
@@ -182,67 +192,105 @@ class Terminal:
             (receipt,) = client.wait([fire(client, ref, trigger, by="engine").request_id])
         assert receipt.status == "applied", receipt
 
-    def all(self, commands: Sequence[Words]) -> list[Answer]:
-        """Run commands, a few at once; their answers in the order given."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda words: self.run(*words), commands))
-
     def each(self, commands: Sequence[Words]) -> list[Answer]:
-        """Run many commands in a few forks, in each one after another; their answers in the order given.
+        """Run commands in one process, one after another; their answers."""
+        here = replace(self, shell=self.shell or Shell())
+        return [here.run(*words) for words in commands]
 
-        A fork, its connection and its settings take most of the time of a command that has little to do. For commands
-        that leave nothing in their process that the next could find.
-        """
-        given = self.variables
-        with ThreadPoolExecutor(SHARES) as pool:
-            shares = pool.map(lambda first: in_turn(commands[first::SHARES], given, self.program), range(SHARES))
-            return [each for row in zip_longest(*shares) for each in row if each]
+
+class Shell:
+    """A process that runs commands one after another, and keeps what each would make anew: itself, its connections, …
+
+    That takes most of the time of a command that has little to do. It is a fork of one that has imported all commands,
+    and ends when it is dropped. For commands that leave nothing in their process that the next could find.
+    """
+
+    def __init__(self) -> None:
+        self._busy = Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._talk, its = FORKS.Pipe()
+        self._process = FORKS.Process(target=obey, args=(its,))
+        self._process.start()
+        its.close()
+        self.end = weakref.finalize(self, _end, self._talk, self._process)
+
+    def run(self, words: Words, env: Mapping[str, str], program: str = COMMAND) -> Answer:
+        """Run a command to its end with an environment; if it ended the process, the next has another."""
+        with self._busy, tempfile.TemporaryDirectory() as directory:
+            out, err = (Path(directory) / name for name in ("out", "err"))
+            self._talk.send((program, words, env, Path.cwd(), out, err))
+            ended = wait([self._talk, self._process.sentinel], ANSWER_SECONDS)
+            code = self._code()
+            said = tuple(each.read_text() if each.exists() else "" for each in (out, err))
+            assert ended, f"no answer to {words}: {''.join(said)}"
+            return Answer(tuple(map(os.fsdecode, words)), code, *said)
+
+    def _code(self) -> int:
+        """The exit code that it told; else that of the process, which is no more."""
+        with contextlib.suppress(EOFError):
+            if self._talk.poll():
+                return int(self._talk.recv())
+        process = self._process
+        self.end()
+        self._start()
+        return process.exitcode or 0
+
+
+def _end(talk: "Connection[Any, Any]", process: BaseProcess) -> None:
+    talk.close()
+    process.join(END_SECONDS)
+    process.kill()
+    process.join()
 
 
 def forked(words: Words, env: Mapping[str, str], program: str = COMMAND) -> Answer:
-    """Run a command to its end with an environment, in a fork of a process that has imported all of them."""
-    (answer,) = in_turn([words], env, program)
-    return answer
+    """Run a command to its end with an environment, in a fork of its own."""
+    return Shell().run(words, env, program)
 
 
-def in_turn(commands: Sequence[Words], env: Mapping[str, str], program: str = COMMAND) -> list[Answer]:
-    """Run commands to their ends, one after another in one fork; the next only after one that ended by itself."""
-    with tempfile.TemporaryDirectory() as directory:
-        places = [Path(directory) / str(number) for number in range(len(commands))]
-        process = FORKS.Process(target=become_in_turn, args=(program, commands, env, Path.cwd(), places))
-        process.start()
-        process.join(ANSWER_SECONDS)
-        code = process.exitcode
-        if code is None:
-            process.kill()
-        process.join()
-        reached = [place for place in places if place.exists()]
-        assert len(reached) in (len(places), 0), f"{commands[len(reached) - 1]}: {_read(reached[-1] / 'err')}"
-        return [_answer(words, place, code) for words, place in zip(commands, places, strict=True)]
+def obey(caller: "Connection[Any, Any]") -> None:
+    """In a fork: run the commands that come, each in its caller's directory; tell their exit codes."""
+    runtime.make_engine = lasting_engine  # type: ignore[attr-defined]
+    path = [*sys.path]
+    with contextlib.suppress(EOFError):
+        while True:
+            program, words, env, here, out, err = caller.recv()
+            os.chdir(here)
+            sys.path[:] = path
+            if os.environ != env:  # another's, or the last command has changed its own
+                settings.cache_clear()
+                runtime.runtime.cache_clear()
+            caller.send(_become(program, words, env, out, err))
 
 
-def _answer(words: Words, place: Path, code: int | None) -> Answer:
-    """What a command left; `code` is its process's, for one that did not end by itself."""
-    out, err, told = (_read(place / name) for name in ("out", "err", "code"))
-    assert told or code is not None, f"no answer to {words}: {out}{err}"
-    # Its own word first: the fork server now and then loses a child's status and answers 255 for it.
-    return Answer(tuple(map(os.fsdecode, words)), int(told or code or 0), out, err)
+@cache
+def lasting_engine(url: str, **options: Any) -> Engine:
+    """An engine whose connections outlive the command, unless PostgreSQL has closed them meanwhile."""
+    made = make_engine(url, **options)
+    made.dispose = lambda close=True: None  # type: ignore[method-assign]
+    event.listen(made, "checkout", _is_open)
+    return made
 
 
-def _read(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
+def _is_open(connection: Any, *_: object) -> None:
+    if select.select([connection], [], [], 0)[0]:  # what nobody asked for is its last word, or its end
+        raise DisconnectionError
 
 
-def become_in_turn(
-    program: str, commands: Sequence[Words], env: Mapping[str, str], here: Path, places: Sequence[Path]
-) -> None:
-    """In a fork: `become` for each command, in the caller's directory; what it leaves has a place of its own."""
-    os.chdir(here)
-    for words, place in zip(commands, places, strict=True):
-        place.mkdir()
-        with contextlib.suppress(SystemExit):
-            become(program, words, env, place / "out", place / "err")
+def _become(*command: Any) -> int:
+    try:
+        become(*command)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
         sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
 
 
 def become(program: str, words: Sequence[str | bytes], env: Mapping[str, str], out: Path, err: Path) -> None:
@@ -255,8 +303,4 @@ def become(program: str, words: Sequence[str | bytes], env: Mapping[str, str], o
     os.environ.update(env)
     sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = ["interlock", *map(os.fsdecode, words)]
-    try:
-        import_module(program).main()
-    except SystemExit as end:
-        out.with_name("code").write_text(str(end.code or 0))
-        raise
+    import_module(program).main()

@@ -211,7 +211,7 @@ def test_a_word_that_is_none_of_those_there_are_is_refused_in_plain_words(termin
         "kye": ("limit", "set", "kye", "--by", "ann", "--reason", "r"),
     }
     for word, command in said.items():
-        for answer in terminal.all([command, (*command, "--json")] if word == "kye" else [command]):
+        for answer in terminal.each([command, (*command, "--json")] if word == "kye" else [command]):
             assert answer.code == 2
             assert f": '{word}' is not one of '" in answer.said
             assert "Value error" not in answer.said

@@ -72,7 +72,7 @@ def test_a_lock_that_cannot_be_read_is_one_clear_line(mine: Terminal, tmp_path: 
 
 def test_versions_are_compared_and_a_wrong_number_exits_2(tmp_path: Path) -> None:
     here = Terminal(tmp_path)
-    right, wrong = here.all(
+    right, wrong = here.each(
         [("definitions", "diff", each, "1.0.0", "1.1.0", "--json") for each in ("task", "workstream")]
     )
     assert (right.code, right.json["ok"], right.json["comparisons"][0]["part"]) == (0, True, "MINOR")

@@ -370,7 +370,7 @@ def test_definitions_are_exported_in_other_forms(tmp_path: Path) -> None:
 
 def test_definitions_are_listed_shown_checked_and_drawn_without_a_server(tmp_path: Path) -> None:
     here = Terminal(tmp_path / "never")
-    listed, shown, checked, drawn = here.all(
+    listed, shown, checked, drawn = here.each(
         [("definitions", *words, "--json") for words in (["list"], ["show", "story"], ["check"], ["graph", "story"])]
     )
     assert {each["type"] for each in listed.json} >= {"story", "sprint", "pr_review", "approval"}
@@ -382,7 +382,7 @@ def test_definitions_are_listed_shown_checked_and_drawn_without_a_server(tmp_pat
 
 def test_a_definition_is_shown_with_all_that_its_contexts_and_events_must_say(tmp_path: Path) -> None:
     here = Terminal(tmp_path / "never")
-    task, breaker, patch = here.all(
+    task, breaker, patch = here.each(
         [("definitions", "show", each) for each in ("task", "circuit_breaker", "patch_ledger")]
     )
     said = "each event says: worker_id, duration_seconds, retry_count, exit_code, timeout_occurred"

@@ -78,7 +78,7 @@ def test_with_no_database_every_command_says_so_in_one_line(terminal: Terminal) 
 
 def test_with_no_database_doctor_finds_that_and_definitions_do_not_care(terminal: Terminal) -> None:
     nowhere = terminal.set(DATABASE_URL=f"postgresql://{CLOSED}/interlock")
-    doctor, listed = nowhere.all([("doctor", "--json"), ("definitions", "list", "--json")])
+    doctor, listed = nowhere.each([("doctor", "--json"), ("definitions", "list", "--json")])
     assert doctor.code == 1
     assert next(each["level"] for each in doctor.json["findings"] if each["check"] == "database") == "fail"
     assert "Traceback" not in doctor.said
@@ -105,7 +105,7 @@ def test_a_database_without_the_schema_names_the_command_that_makes_it(terminal:
 
 def test_a_second_up_in_the_same_directory_is_refused_and_harms_nothing(terminal: Terminal) -> None:
     before = terminal.ok("status")["parts"]
-    for answer in terminal.all([("up", "--detach"), ("up",)]):
+    for answer in terminal.each([("up", "--detach"), ("up",)]):
         assert answer.code == 2, answer.said
         answer.is_one_clear_line("already running", "interlock down", "INTERLOCK_HOME")
     assert terminal.ok("status")["parts"] == before

@@ -194,7 +194,7 @@ TASK = "name: x\nworkstreams:\n  - id: w\n    tasks:\n      - {{id: t, command: 
 def test_check_refuses_what_run_does_without_a_server(terminal: Terminal, tmp_path: Path, asked: str) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(TASK.format(asked.replace("HOME", str(terminal.home))))
-    checked, run = terminal.all([("run", "check", str(file)), ("run", str(file))])
+    checked, run = terminal.each([("run", "check", str(file)), ("run", str(file))])
     assert (checked.code, run.code) == (2, 2), checked.said
     checked.is_one_clear_line("reads: ")
     assert checked.err == run.err
@@ -219,7 +219,7 @@ def test_a_name_is_taken_once(terminal: Terminal, plan: Path, name: str) -> None
 
 def test_plans_are_checked_and_described_without_a_server(tmp_path: Path) -> None:
     here = Terminal(tmp_path / "never")
-    checked, schema, bare, running, runs = here.all(
+    checked, schema, bare, running, runs = here.each(
         [
             ("run", "check", str(EXAMPLES / "delivery.yaml")),
             ("run", "--schema"),
