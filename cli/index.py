@@ -5,6 +5,7 @@ imports of another.
 """
 
 import re
+from functools import cache
 from importlib import import_module
 from inspect import cleandoc
 from typing import Any
@@ -102,6 +103,7 @@ class Contents(TyperGroup):
         return name, found and loaded(str(name)), rest
 
 
+@cache
 def loaded(name: str) -> Any:
     """Import the module of the command `name` and return the command.
 

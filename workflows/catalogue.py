@@ -101,7 +101,7 @@ class Catalogue:
         for definition in definitions:
             if self._by_key.setdefault((definition.type, definition.version), definition) is not definition:
                 raise InvalidDefinition(f"{definition.type} {definition.version} is defined twice; raise one's version")
-        self.warnings = [warning for definition in self._by_key.values() for warning in check(definition)]
+        self.warnings = [warning for definition in self._by_key.values() for warning in _warnings(definition)]
         if wrong := [*follow_up_faults(self)]:
             raise InvalidDefinition("; ".join(wrong))
 
@@ -166,6 +166,17 @@ class Catalogue:
                     yield "machinery"
                 if any(trigger in (effect.done, effect.failed) for effect in each.effects):
                     yield "effect"
+
+
+def _warnings(definition: Definition) -> list[str]:
+    """What is doubtful in a definition; shipped ones are checked once in a process and its forks."""
+    key = (definition.type, definition.version)
+    return _warnings_of_shipped(key) if WORKFLOWS.get(key) is definition else check(definition)
+
+
+@cache
+def _warnings_of_shipped(key: tuple[str, str]) -> list[str]:
+    return check(WORKFLOWS[key])
 
 
 @cache

@@ -28,7 +28,7 @@ from typing import Any
 
 from interlock.cli.fork_server.confinement import is_alike, peer
 from interlock.cli.fork_server.launcher import GO, LENGTH_BYTES, READY, STARTED, STREAMS, code
-from interlock.cli.index import SECTIONS
+from interlock.cli.index import SECTIONS, loaded
 from interlock.cli.lib import output
 from interlock.cli.main import main as command
 from interlock.db.schema import DEFAULT, SCHEMA, VARIABLE
@@ -37,6 +37,7 @@ from interlock.supervisor.processes.importing import without_collections
 from interlock.supervisor.processes.log import line
 from interlock.workers.settings import Settings, settings
 from interlock.workers.system.process_tree import name_process
+from interlock.workflows.catalogue import SHIPPED, Catalogue
 
 # What agents call. Other commands are rare, and import more (Alembic, Markdown).
 OFTEN = ("Instances and their triggers", "Plans, and who carries them out")
@@ -54,11 +55,13 @@ LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("
 
 def serve(listening: socket.socket, idle_seconds: float) -> None:
     """Fork for each connection; returns after `idle_seconds` without one."""
-    commands = {f"interlock.cli.{module}" for section in OFTEN for module, _ in SECTIONS[section].values()}
-    with without_collections():
-        for module in (*sorted(commands), *IMPORTED_LATE):
+    with without_collections():  # what each fork would make again
+        for name in (name for section in OFTEN for name in SECTIONS[section]):
+            loaded(name)
+        for module in IMPORTED_LATE:
             import_module(module)
-        Settings()  # builds the validators, which each fork would build again
+        Settings()  # builds the validators
+        Catalogue(SHIPPED)  # checks the definitions
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended forks need not be waited for
     while select.select([listening], [], [], idle_seconds)[0]:
         connection, _ = listening.accept()
