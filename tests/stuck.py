@@ -8,7 +8,7 @@ import psycopg
 
 from interlock.workers.operations.stuck.detector import Stuck, survey
 from interlock.workers.runtime import Runtime
-from tests.cli.terminal import Answer, Terminal
+from tests.cli.terminal import Answer, Shell, Terminal
 from tests.driving import drain_all
 
 
@@ -28,7 +28,7 @@ def terminal(runtime: Runtime, **more: str) -> Terminal:
     """A terminal for commands in a runtime's installation."""
     chosen = runtime.settings
     urls = {"DATABASE_URL": str(chosen.database_url), "BROKER_URL": str(chosen.broker_url)}
-    return Terminal(chosen.home, urls | more)
+    return Terminal(chosen.home, urls | more, shell=Shell())
 
 
 def paste(runtime: Runtime, command: str, **words: str) -> Answer:

@@ -28,7 +28,6 @@ from typing import Any
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DisconnectionError
 
-from interlock.cli.index import MODULES
 from interlock.db.connection import make_engine
 from interlock.supervisor.environment import environment
 from interlock.workers import runtime
@@ -49,7 +48,6 @@ SCREEN = re.compile(r"(?:\x1b\[[0-9]*[A-Z])+")  # the cursor goes back to where 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        *(f"interlock.cli.{name}" for name in MODULES.values()),
         COMMAND,
         "celery.app.amqp",
         "celery.app.control",
@@ -207,35 +205,41 @@ class Shell:
 
     def __init__(self) -> None:
         self._busy = Lock()
-        self._start()
 
-    def _start(self) -> None:
-        self._talk, its = FORKS.Pipe()
-        self._process = FORKS.Process(target=obey, args=(its,))
-        self._process.start()
+    @cached_property
+    def _fork(self) -> tuple["Connection[Any, Any]", BaseProcess]:
+        talk, its = FORKS.Pipe()
+        process = FORKS.Process(target=obey, args=(its,))
+        process.start()
         its.close()
-        self.end = weakref.finalize(self, _end, self._talk, self._process)
+        weakref.finalize(self, _end, talk, process)
+        return talk, process
 
     def run(self, words: Words, env: Mapping[str, str], program: str = COMMAND) -> Answer:
         """Run a command to its end with an environment; if it ended the process, the next has another."""
         with self._busy, tempfile.TemporaryDirectory() as directory:
+            talk, process = self._fork
             out, err = (Path(directory) / name for name in ("out", "err"))
-            self._talk.send((program, words, env, Path.cwd(), out, err))
-            ended = wait([self._talk, self._process.sentinel], ANSWER_SECONDS)
+            talk.send((program, words, env, Path.cwd(), out, err))
+            answered = wait([talk, process.sentinel], ANSWER_SECONDS)
             code = self._code()
             said = tuple(each.read_text() if each.exists() else "" for each in (out, err))
-            assert ended, f"no answer to {words}: {''.join(said)}"
+            assert answered, f"no answer to {words}: {''.join(said)}"
             return Answer(tuple(map(os.fsdecode, words)), code, *said)
 
     def _code(self) -> int:
         """The exit code that it told; else that of the process, which is no more."""
+        talk, process = self._fork
         with contextlib.suppress(EOFError):
-            if self._talk.poll():
-                return int(self._talk.recv())
-        process = self._process
+            if talk.poll():
+                return int(talk.recv())
         self.end()
-        self._start()
         return process.exitcode or 0
+
+    def end(self) -> None:
+        """End the process; a later command has another."""
+        if fork := vars(self).pop("_fork", None):
+            _end(*fork)
 
 
 def _end(talk: "Connection[Any, Any]", process: BaseProcess) -> None:
@@ -259,9 +263,9 @@ def obey(caller: "Connection[Any, Any]") -> None:
             program, words, env, here, out, err = caller.recv()
             os.chdir(here)
             sys.path[:] = path
+            runtime.runtime.cache_clear()
             if os.environ != env:  # another's, or the last command has changed its own
                 settings.cache_clear()
-                runtime.runtime.cache_clear()
             caller.send(_become(program, words, env, out, err))
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -21,7 +23,7 @@ from interlock.workers.effects import patches
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
-from tests.cli.terminal import forked
+from tests.cli.terminal import Shell
 from tests.commanding import OPERATOR
 from tests.driving import state
 from tests.landscape import Landscape
@@ -41,9 +43,23 @@ def land(runtime: Runtime, ann: None, dba: Dba, tmp_path: Path) -> Landscape:
     return Landscape(runtime, dba, tmp_path)
 
 
+@cache
+def shell() -> Shell:
+    """The process of all commands here."""
+    return Shell()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended() -> Iterator[None]:
+    """It ends with the last test."""
+    yield
+    shell().end()
+    shell.cache_clear()
+
+
 def interlock(settings: Settings, *words: str, code: int = 0) -> str:
-    """Run a command in a process of its own; what it printed."""
-    done = forked(words, environment(settings))
+    """Run a command; what it printed."""
+    done = shell().run(words, environment(settings))
     assert done.code == code, done.said
     assert "Traceback" not in done.err
     return done.said

@@ -47,7 +47,14 @@ def interlock(here: Place, *words: str) -> tuple[int, str]:
     return done.code, done.said
 
 
-def test_up_detached_status_and_down(here: Place, tmp_path: Path) -> None:
+def restarted(here: Place) -> list[dict[str, object]]:
+    """What the supervisor's log says of parts that it started again; each line of it is JSON."""
+    lines = [json.loads(line) for line in here.home.log("supervisor").read_text().splitlines()]
+    assert all({"event", "level", "timestamp", "part"} <= line.keys() for line in lines)
+    return [line for line in lines if line["event"] == "restarting"]
+
+
+def test_up_detached_status_which_part_died_and_down(here: Place, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     code, output = interlock(here, "up", "--detach", *WITHOUT)
     assert code == 0, output
@@ -68,6 +75,11 @@ def test_up_detached_status_and_down(here: Place, tmp_path: Path) -> None:
     assert code != 0
     assert "AlreadyRunning" in output
 
+    os.kill(here.part("valkey")["pid"], signal.SIGKILL)
+    (said,) = eventually(lambda: restarted(here))
+    assert (said["part"], said["level"]) == ("valkey", "warning")
+    assert "SIGKILL" in str(said["detail"])
+
     assert interlock(here, "down")[0] == 0
     code, output = interlock(here, "down")
     assert code == 0
@@ -83,17 +95,18 @@ def test_up_detached_status_and_down(here: Place, tmp_path: Path) -> None:
     assert not here.path.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_stays_in_front_until_told_to_stop(here: Place, number: signal.Signals) -> None:
-    with start(here, "up", *WITHOUT) as process:
-        eventually(lambda: here.part("valkey")["state"] == "ready" == here.part("postgres")["state"])
-        eventually(lambda: here.home.log("prepare").exists())
-        process.send_signal(number)
-        output, _ = process.communicate(timeout=30)
-    assert process.returncode == 0, output
-    assert "valkey ready" in output
-    assert output.endswith("stopped\n")
-    assert not here.processes()
+def test_up_stays_in_front_until_told_to_stop(here: Place) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with start(here, "up", *WITHOUT) as process:
+            eventually(lambda: here.part("valkey")["state"] == "ready" == here.part("postgres")["state"])
+            eventually(lambda: here.home.log("prepare").exists())
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, output
+        assert "valkey ready" in output
+        assert output.endswith("stopped\n")
+        assert not here.processes()
+        here.home.log("prepare").unlink()
 
 
 def test_status_where_nothing_ever_ran_says_so_and_makes_nothing(here: Place) -> None:
@@ -113,19 +126,3 @@ def test_an_unknown_part_is_refused_with_the_known_ones(here: Place) -> None:
     assert code != 0
     assert "no part is named flour" in output
     assert "flower" in output
-
-
-def test_its_log_says_in_json_which_part_died_when_and_how(here: Place) -> None:
-    assert interlock(here, "up", "--detach", *WITHOUT)[0] == 0
-    log = here.home.log("supervisor")
-
-    def restarted() -> list[dict[str, object]]:
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        assert all({"event", "level", "timestamp", "part"} <= line.keys() for line in lines)
-        return [line for line in lines if line["event"] == "restarting"]
-
-    os.kill(here.part("valkey")["pid"], signal.SIGKILL)
-    (said,) = eventually(restarted)
-    assert (said["part"], said["level"]) == ("valkey", "warning")
-    assert "SIGKILL" in str(said["detail"])
-    assert interlock(here, "down")[0] == 0
