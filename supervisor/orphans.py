@@ -29,6 +29,11 @@ from interlock.workflows.errors import ServerFault
 
 MARK = process_privacy.SUPERVISED  # variable in the environment of every part: its home
 SERVERS = {"postgres", "valkey-server"}
+STANDALONE = {"--boot", "--single"}  # first option of a PostgreSQL that ends at the end of its standard input
+FIRST_SIGNALS = {
+    "postgres": signal.SIGINT,  # a postmaster stops cleanly at once; at SIGTERM it would wait for every client
+    "initdb": signal.SIGKILL,  # at SIGTERM it would delete the files of the PostgreSQL that it runs
+}
 PREFIX = "il-"  # prefix of the process names of parts that are forks
 POLITE_SECONDS = 8.0
 ROUNDS = 3
@@ -118,8 +123,9 @@ def end(found: list[psutil.Process]) -> None:
     for process in found:
         if _is_of_a_pool(process):
             continue  # its node ends it, and finishes or ends its current work first
-        # SIGINT makes a postmaster stop cleanly at once; with SIGTERM it would wait for every client.
-        _signal(process, signal.SIGINT if _is_postmaster(process) else signal.SIGTERM)
+        if _is_standalone(process):
+            continue  # it ends with initdb; a signal would end it before it has deleted its shared memory
+        _signal(process, FIRST_SIGNALS.get(_program(process), signal.SIGTERM))
     _, stubborn = psutil.wait_procs(found, timeout=POLITE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
@@ -152,9 +158,15 @@ def _is_of_a_pool(process: psutil.Process) -> bool:
     return False
 
 
-def _is_postmaster(process: psutil.Process) -> bool:
+def _program(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error, IndexError):
-        return Path(process.cmdline()[0]).name == "postgres"
+        return Path(process.cmdline()[0]).name
+    return ""
+
+
+def _is_standalone(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error, IndexError):
+        return _program(process) == "postgres" and process.cmdline()[1] in STANDALONE
     return False
 
 

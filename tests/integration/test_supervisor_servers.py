@@ -191,12 +191,19 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
 ) -> None:
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
     first = subprocess.Popen([sys.executable, "-m", "interlock.supervisor"], env=environment, start_new_session=True)
-    eventually(lambda: list(fresh.path.glob("postgres.new-*/data/base")), every=0.005)
+    memory = eventually(lambda: _shared_memory(psutil.Process(first.pid).children(recursive=True)), every=0.005)
     first.kill()
     first.wait()
     fresh.start()
     assert fresh.sql("SELECT 1") == [(1,)]
     assert not list(fresh.path.glob("postgres.new-*"))
+    assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
+
+
+def _shared_memory(processes: list[psutil.Process]) -> set[Path]:
+    """The files of PostgreSQL's shared memory that these processes use."""
+    maps = [Path(f"/proc/{each.pid}/maps").read_text() for each in processes]
+    return {Path(found) for text in maps for found in re.findall(r"/\S+/PostgreSQL\.\d+$", text, re.MULTILINE)}
 
 
 def test_a_database_whose_password_was_lost_is_explained(opened: Place) -> None:
@@ -281,9 +288,11 @@ def test_binaries_their_user_cannot_reach_are_copied(closed: Place, tmp_path: Pa
     environment = {**os.environ, "HIDDEN": str(hidden), "INTERLOCK_HOME": str(closed.path)}
     command = [sys.executable, "-c", program, "--without", ",".join(CELERY_PARTS)]
     with subprocess.Popen(command, env=environment) as supervisor:
-        eventually(lambda: status.status(closed.settings()).ready, timeout=20)
-        running_from = psutil.Process(closed.part("valkey")["pid"]).exe()
-        supervisor.terminate()
+        try:
+            eventually(lambda: status.status(closed.settings()).ready, timeout=60)
+            running_from = psutil.Process(closed.part("valkey")["pid"]).exe()
+        finally:
+            supervisor.terminate()
     assert Path(running_from).is_relative_to(data_dirs.outside(closed.home))
 
 
