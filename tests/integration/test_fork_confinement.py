@@ -126,7 +126,7 @@ def test_a_confinement_that_proc_does_not_show_is_expected_wherever_it_is_possib
     """Landlock needs `no_new_privs`; a caller under both looks like a server that has the latter only."""
     confined = control(PR_SET_NO_NEW_PRIVS, 1)
     with serving(tmp_path, preexec_fn=confined) as served:
-        assert not served.is_fork(served.probe(INTERLOCK, preexec_fn=confined))
+        assert served.runs_itself(INTERLOCK, preexec_fn=confined)
 
 
 def test_a_second_seccomp_filter_shows() -> None:

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from interlock.cli.fork_server import launcher, listener, server
-from tests.forking import INTERLOCK, PROBE, Served, is_reading, reach, refusal, serving
+from tests.forking import INTERLOCK, PROBE, Served, reach, refusal, serving
 from tests.waiting import eventually
 
 REFUSAL = refusal()
@@ -47,16 +47,17 @@ def bounded() -> None:
 # One process, described by what it is.
 LOOKS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "elsewhere": {
+    "elsewhere, bounded and without colour": {
         "cwd": "/",
         "umask": 0,
         "pass_fds": "one",
-        "more": {"TZ": "Asia/Tokyo", "TMPDIR": "/", "ODD": "\udce9\n="},
+        "preexec_fn": bounded,
+        "more": {"TZ": "Asia/Tokyo", "TMPDIR": "/", "ODD": "\udce9\n=", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
     },
-    "in a deleted directory": {"cwd": "gone"},
-    "bounded": {"preexec_fn": bounded},
-    "without colour": {"more": {"NO_COLOR": "1", "COLUMNS": "60", "PYTHONUNBUFFERED": "1"}},
-    "of the C locale": {"more": {"FORCE_COLOR": "1", "TERM": "xterm-256color", "LC_ALL": "C"}},
+    "in a deleted directory, of the C locale": {
+        "cwd": "gone",
+        "more": {"FORCE_COLOR": "1", "COLUMNS": "60", "TERM": "xterm-256color", "LC_ALL": "C"},
+    },
 }
 
 
@@ -94,14 +95,45 @@ WORDS: dict[tuple[str, ...], dict[str, str]] = {
     ("run", "check", "/dev/stdin"): {},
     ("status", "--json"): {},
 }
+# Runs commands without a fork, one after another, because importing takes each process a second. Prints their answers.
+IN_TURN = """
+import json, os, sys
+from pathlib import Path
+from interlock.cli.main import main
+answers, told = [], os.dup(1)
+for words in json.loads(sys.argv[1]):
+    files = [os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for name in ("turn.out", "turn.err")]
+    for stream, file in enumerate(files, 1):
+        os.dup2(file, stream)
+        os.close(file)
+    sys.argv = ["interlock", *words]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    answers.append([code, *(Path(name).read_text() for name in ("turn.out", "turn.err"))])
+os.write(told, json.dumps(answers).encode())
+"""
+
+
+@pytest.fixture(scope="module")
+def itself(served: Served) -> dict[tuple[str, ...], list[Any]]:
+    """What each of these commands answers without a fork."""
+    found = {}
+    for more in ({}, COLOUR_OF_70):
+        alike = [words for words, env in WORDS.items() if env == more]
+        done = served.run(sys.executable, "-P", "-c", IN_TURN, json.dumps(alike), env={**served.env, **more})
+        found |= dict(zip(alike, json.loads(done.stdout), strict=True))
+    return found
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_a_fork_answers_as_its_caller_would(served: Served, words: tuple[str, ...]) -> None:
-    env = {**served.env, **WORDS[words]}
-    ran = [served.run(*way, *map(os.fsencode, words), env=env) for way in ((INTERLOCK,), ITSELF)]
-    forked, itself = [(each.returncode, each.stdout, each.stderr) for each in ran]
-    assert forked == itself
+def test_a_fork_answers_as_its_caller_would(
+    served: Served, itself: dict[tuple[str, ...], list[Any]], words: tuple[str, ...]
+) -> None:
+    done = served.run(INTERLOCK, *words, env={**served.env, **WORDS[words]})
+    assert [done.returncode, done.stdout, done.stderr] == itself[words]
 
 
 def test_a_terminal_gets_colours_and_its_own_width(served: Served) -> None:
@@ -139,7 +171,8 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", ELSEWHERE)
 def test_what_a_fork_cannot_be_runs_in_its_caller(served: Served, case: str) -> None:
-    assert not served.is_fork(served.probe(INTERLOCK, **ELSEWHERE[case]))
+    eventually(lambda: not served.runs_itself(INTERLOCK))
+    assert served.runs_itself(INTERLOCK, **ELSEWHERE[case])
 
 
 def test_another_installed_code_runs_in_its_caller_also_after_an_upgrade_in_place(tmp_path: Path) -> None:
@@ -147,11 +180,11 @@ def test_another_installed_code_runs_in_its_caller_also_after_an_upgrade_in_plac
     shutil.copytree(Path(launcher.__file__).parents[2], copy / "interlock")
     path = {"PYTHONPATH": f"{copy}:{PROBE}"}
     with serving(tmp_path, path) as served:
-        same = (sys.executable, "-P", "-c", "from interlock.cli.fork_server.launcher import main; main()")
-        eventually(lambda: served.is_fork(served.probe(*same, more=path)))
-        assert not served.is_fork(served.probe(INTERLOCK))
+        same = ("-P", "-c", "from interlock.cli.fork_server.launcher import main; main()")
+        eventually(lambda: not served.runs_itself(*same, more=path))
+        assert served.runs_itself(INTERLOCK)
         (copy / "interlock" / "__init__.py").touch()
-        assert not served.is_fork(served.probe(*same, more=path))
+        assert served.runs_itself(*same, more=path)
 
 
 def test_arguments_that_name_an_open_file_run_where_it_is_open(served: Served) -> None:
@@ -163,18 +196,11 @@ def test_arguments_that_name_an_open_file_run_where_it_is_open(served: Served) -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_both_as_it_would_end_the_command(served: Served, number: signal.Signals) -> None:
-    ends = []
     with served.waiting() as process:
         process.send_signal(number)
-        ends.append((process.wait(20), process.stderr.read() if process.stderr else ""))
+        end = process.wait(20), process.stderr.read() if process.stderr else ""
+    assert end == (130 if number == signal.SIGINT else -number, "")
     eventually(lambda: not served.forks())
-    command = [*ITSELF, "run", "check", "-"]
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, cwd=served.folder, env=served.env, text=True, **streams) as process:
-        eventually(lambda: is_reading(process.pid))
-        process.send_signal(number)
-        ends.append((process.wait(20), process.stderr.read() if process.stderr else ""))
-    assert ends[0] == ends[1]
 
 
 def test_a_command_whose_caller_was_killed_ends(served: Served) -> None:
