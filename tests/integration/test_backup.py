@@ -132,7 +132,9 @@ def test_a_backup_under_traffic_restores_verifies_and_works_on(running_one: Clie
         stop.set()
         traffic.join()
     told = manifest.read(backup, believed(room(running_one)))
-    again = put_back(place, backup, room(running_one))
+    restored = Terminal(running_one.runtime.settings.home).run("restore", str(backup), "--into", str(place / "again"))
+    assert "Events after the backup are unknown" in restored.out, restored.said
+    again = Settings(home=place / "again")
     assert again.state_directory.is_dir(), "where the journal goes on"
     with running(again, keep=True):
         runtime = Runtime(again)
@@ -164,8 +166,6 @@ def test_the_commands_tell_what_was_lost_as_far_as_the_journal_can(running_one: 
     assert {each["workflow_id"] for each in answer["lost"]} == {str(lost)}
     assert [each["trigger"] for each in answer["lost"]] == ["design_complete", "block"]
     assert kept != lost
-    told = terminal.run("restore", backup["backup"], "--into", str(place / "other"))
-    assert "Events after the backup are unknown" in told.out
     refused = terminal.run("restore", backup["backup"], "--into", str(place / "again"))
     refused.is_one_clear_line("exists", "--into ANOTHER")
     assert refused.code == 2
@@ -512,7 +512,7 @@ def test_whenever_a_backup_is_asked_to_end_nothing_is_left(running_one: Client, 
     before, later = signal.signal(signal.SIGTERM, ends), 0.0
     try:
         while not left_in(place / "backups"):  # until one was whole before it was asked to end
-            later += max(0.02, later / 8)  # all stages, also where each takes ten times as long
+            later += max(0.04, later / 4)  # all stages, also where each takes ten times as long
             asking = threading.Timer(later, os.kill, (os.getpid(), signal.SIGTERM))
             with contextlib.suppress(SystemExit):
                 asking.start()

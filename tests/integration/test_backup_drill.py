@@ -77,36 +77,20 @@ def fails(answer: Answer, *naming: str) -> None:
 
 
 def test_the_newest_backup_is_restored_verified_and_removed_beside_the_running_installation(
-    client: Client, taken: Path
+    client: Client, taken: Path, place: Path
 ) -> None:
+    """Also where copies of anchors are newer than it."""
+    (place / "copies").mkdir()
     known = endpoints.load(home_of(client.runtime.settings))
     port = {"INTERLOCK_POSTGRES_PORT": str(known.postgres_port), "INTERLOCK_JOURNAL": "0"}
-    found = here(client, **port).ok("backup", "drill")
+    terminal = here(client, **port, INTERLOCK_ANCHOR_DIRECTORIES=str(place / "copies"))
+    assert terminal.ok("audit", "anchor")["copies"][0]["number"] > 0
+    found = terminal.ok("backup", "drill")
     assert (found["ok"], found["backup"], found["problem"]) == (True, str(taken), None)
     assert (found["instances"], found["events"], found["problems"]) == (3, 6, [])
     assert 0 < found["age_seconds"] < 600
     assert all(found[f"{stage}_seconds"] > 0 for stage in ("restore", "start", "verify"))
     assert len(here(client).ok("list")) == 3, "the running one still runs"
-
-
-def test_a_named_backup_is_restored_elsewhere_and_its_output_is_for_people(
-    client: Client, taken: Path, place: Path
-) -> None:
-    told = here(client).run("backup", "drill", taken.name, "--in", str(place))
-    assert told.code == 0, told.said
-    assert "verified: 3 instances, 6 events" in told.out
-    assert "everything was removed again" in told.out
-    assert left_in(place) == []
-    assert list(place.iterdir()) == []
-
-
-def test_copies_of_anchors_that_are_newer_than_the_backup_are_no_finding(
-    client: Client, backup: Path, place: Path
-) -> None:
-    (place / "copies").mkdir()
-    terminal = here(client, INTERLOCK_ANCHOR_DIRECTORIES=str(place / "copies"))
-    assert terminal.ok("audit", "anchor")["copies"][0]["number"] > 0
-    assert terminal.ok("backup", "drill", str(backup))["problem"] is None
 
 
 def test_a_backup_that_was_tampered_with_or_cut_is_said_to_be(client: Client, backup: Path) -> None:
@@ -141,7 +125,9 @@ def test_a_backup_whose_history_was_rewritten_before_it_was_taken_does_not_verif
     fails(here(client).run("backup", "drill", made), "problems: 3 instances, 6 events")
 
 
-def test_only_ones_own_backup_is_the_newest_and_a_key_can_be_given(client: Client, backup: Path, place: Path) -> None:
+def test_only_ones_own_backup_is_the_newest_and_a_key_and_a_place_can_be_given(
+    client: Client, backup: Path, place: Path
+) -> None:
     name = signing_keys.make(place / "theirs")
     signer = signing_keys.signer(place / "theirs", may_make=False)
     backup_manifest.read(backup, None).write(backup, signer)
@@ -151,7 +137,14 @@ def test_only_ones_own_backup_is_the_newest_and_a_key_can_be_given(client: Clien
     refused.is_one_clear_line("no backup by this installation")
     elsewhere.run("backup", "drill", "nonsense").is_one_clear_line("there is no backup nonsense")
     fails(elsewhere.run("backup", "drill", backup.name), "which is not trusted here")
-    assert elsewhere.ok("backup", "drill", "--trust", str(place / "theirs" / f"{name}.pub"))["ok"]
+    (place / "room").mkdir()
+    trusted = place / "theirs" / f"{name}.pub"
+    told = elsewhere.run("backup", "drill", backup.name, "--trust", str(trusted), "--in", str(place / "room"))
+    assert told.code == 0, told.said
+    assert "verified: 3 instances, 6 events" in told.out
+    assert "everything was removed again" in told.out
+    assert left_in(place / "room") == []
+    assert list((place / "room").iterdir()) == []
 
 
 def test_one_drill_at_a_time_and_none_in_a_directory_of_others(
