@@ -70,7 +70,8 @@ BEGIN
                    'DECLARE kept_until bigint := current_setting(''kept.until''); '
                    'BEGIN ' || steps || ' RETURN ' || whole || '; END');
     EXECUTE format('CREATE FUNCTION pg_temp.put_back() RETURNS void LANGUAGE plpgsql AS %L',
-                   'BEGIN ' || anew || ' PERFORM set_config(''kept.until'', pg_current_xact_id()::text, false); END');
+                   E'#variable_conflict use_column\nBEGIN ' || anew ||
+                   ' PERFORM set_config(''kept.until'', pg_current_xact_id()::text, false); END');
 END $$;
 """
 
