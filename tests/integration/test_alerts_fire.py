@@ -1,23 +1,24 @@
 """Each alert fires on what really happens: instances are moved, the exporter is scraped, the rules see the samples."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy.exc import SQLAlchemyError
 
 from interlock.beat.schedule import SCHEDULE
 from interlock.db.connection import transaction
-from interlock.db.core import effects
+from interlock.db.core import definitions, effects
+from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.audit import backup_drills
 from interlock.workers.audit.backup_drills import LastDrill
-from interlock.workers.operations import metrics_server
+from interlock.workers.client.client import Client
 from interlock.workers.overrides.brakes import put_brake
 from interlock.workers.overrides.subscriptions import WantedEvents, subscribe
 from interlock.workers.overrides.tasks import complete_task
@@ -26,64 +27,72 @@ from interlock.workers.relay.destinations import Counters, destinations
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.schedules.firing import fire_due
+from interlock.workers.settings import Settings
+from interlock.workflows.catalogue import catalogue
 from interlock.workflows.errors import NotYours
-from tests import machines
+from tests import databases, machines
 from tests.backup_stubs import stub_backup
 from tests.crewing import silence
 from tests.driving import applied, drain_all, swept
-from tests.promtool import fired, needs_promtool, rules_of
+from tests.promtool import needs_promtool, rules_of
 from tests.running import Stage
 from tests.scheduling import born
+from tests.scraping import RULES, Prometheus, Scraped, scraped
 from tests.tampering import unprotected
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ann"), needs_promtool]
-RULES = Path(__file__).parents[2] / "ops" / "prometheus" / "interlock.rules.yml"
-OWN = ("tests.machines",)
-EVERY_SECONDS = 15
+pytestmark = [pytest.mark.integration, needs_promtool]
+OWN: dict[str, Any] = {"definitions": ("tests.machines",), "max_attempts": 1, "stuck_seconds": 0.001}
 BEFORE = 2  # scrapes before anything happens
 Dba = "psycopg.Connection[Any]"
 
 
-@dataclass
-class Prometheus:
-    """Scrapes the exporter, on a clock of its own; promtool says which alerts fired by then."""
+@dataclass(frozen=True)
+class Quiet:
+    """An installation in which each sweep has run once, and nothing else: its database, its home, what it exports."""
 
-    runtime: Runtime
-    where: Path
-    scrapes: int = 0
-    series: dict[tuple[str, tuple[tuple[str, str], ...]], list[float | None]] = field(default_factory=dict)
+    database: str
+    home: Path
+    scraped: Scraped
 
-    def scrape(self, times: int = 1) -> None:
-        """What the exporter says now, at the next `times` scrapes."""
-        found = {("up", (("instance", "test"), ("job", "interlock"))): 1.0}
-        try:
-            for family in text_string_to_metric_families(metrics_server.shown(self.runtime)):
-                found |= {(each.name, tuple(sorted(each.labels.items()))): each.value for each in family.samples}
-        except SQLAlchemyError:
-            found = dict.fromkeys(found, 0.0)
-        for key in self.series.keys() | found.keys():
-            self.series.setdefault(key, [None] * self.scrapes).extend([found.get(key)] * times)
-        self.scrapes += times
 
-    @property
-    def fired(self) -> dict[str, int]:
-        """The alerts that fired so far, each with the scrape at which it first did."""
-        return fired(RULES, self.series, range(self.scrapes), every_seconds=EVERY_SECONDS, where=self.where)
+@pytest.fixture(scope="module")
+def quiet(servers: Servers, template_with_ann: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quiet]:
+    """One that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
+    home = tmp_path_factory.mktemp("quiet") / "home"
+
+    def sweep(client: Client) -> Scraped:
+        settings = client.runtime.settings
+        own = {"owner_url": databases.as_owner(servers, settings.database_url or ""), "backup_directory": home / "none"}
+        with closing(Runtime(settings.model_copy(update=OWN | own))) as runtime:
+            with transaction(runtime.owned) as connection:
+                definitions.record(connection, catalogue(OWN["definitions"]))
+            for each in SCHEDULE:
+                swept(runtime, each.name)
+            return scraped(runtime)
+
+    with databases.written(servers, template_with_ann, sweep, home) as (name, found):
+        yield Quiet(name, home, found)
 
 
 @pytest.fixture
-def own(knowing: Callable[..., Runtime], tmp_path: Path) -> Iterator[Runtime]:
-    """A runtime that knows `turnstile` and `announcement`, gives up at once, and counts a moment as stuck."""
-    runtime = knowing(*OWN, max_attempts=1, stuck_seconds=0.001, backup_directory=tmp_path / "backups")
-    for sweep in SCHEDULE:
-        swept(runtime, sweep.name)
-    yield runtime
+def database_to_copy(quiet: Quiet) -> str:
+    return quiet.database
+
+
+@pytest.fixture
+def own(make_runtime: Callable[..., Runtime], quiet: Quiet, settings: Settings, dba: Dba) -> Iterator[Runtime]:
+    """A copy of it, whose sweeps have run just now."""
+    shutil.copytree(quiet.home, settings.home)
+    dba.execute("UPDATE sweeps SET started_at = now()")
+    yield make_runtime(**OWN, backup_directory=settings.home.parent / "backups")
     machines.broken.clear()
 
 
 @pytest.fixture
-def prometheus(own: Runtime, tmp_path: Path) -> Prometheus:
-    return Prometheus(own, tmp_path)
+def prometheus(quiet: Quiet, tmp_path: Path) -> Prometheus:
+    made = Prometheus(tmp_path)
+    made.note(quiet.scraped, times=BEFORE)
+    return made
 
 
 @pytest.fixture
@@ -360,32 +369,29 @@ def test_every_alert_is_provoked() -> None:
 
 @pytest.mark.parametrize("alert", PROVOKED)
 def test_it_fires_when_that_happens_and_not_before(prometheus: Prometheus, stage: Stage, alert: str) -> None:
-    prometheus.scrape(times=BEFORE)
     provoke, others = PROVOKED[alert]
     provoke(stage)
     relay(stage.runtime.database, [Counters()])
-    prometheus.scrape(times=24)
+    prometheus.note(scraped(stage.runtime), times=24)
     assert (found := prometheus.fired).keys() == {alert} | others
     assert min(found.values()) >= BEFORE
 
 
 def test_five_overrides_are_no_spike_though_each_takes_two_moves(prometheus: Prometheus, stage: Stage) -> None:
-    prometheus.scrape(times=BEFORE)
     overrides(stage, 5)
     relay(stage.runtime.database, [Counters()])
-    prometheus.scrape(times=8)
+    prometheus.note(scraped(stage.runtime), times=8)
     assert prometheus.fired == {}
 
 
 def test_a_run_that_goes_well_fires_none(prometheus: Prometheus, stage: Stage) -> None:
-    prometheus.scrape(times=BEFORE)
     healthy(stage)
     relay(stage.runtime.database, [Counters()])
-    prometheus.scrape(times=8)
+    prometheus.note(scraped(stage.runtime), times=8)
     assert prometheus.fired == {}
 
 
 def test_a_database_that_is_away_fires(make_runtime: Callable[..., Runtime], tmp_path: Path) -> None:
-    prometheus = Prometheus(make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none"), tmp_path)
-    prometheus.scrape(times=6)
+    prometheus = Prometheus(tmp_path)
+    prometheus.note(scraped(make_runtime(database_url="postgresql://nobody:x@127.0.0.1:1/none")), times=6)
     assert prometheus.fired.keys() == {"InterlockDown"}
