@@ -7,36 +7,34 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from interlock.workers.system.users import Account
-from tests.homes import share
 from tests.listening import free_port
 from tests.listings import Command, File, listings
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 PAGES = sorted(page.name for page in TUTORIALS.glob("*.md") if page.name != "README.md")
 PORT = re.compile(r"\b80[08]0\b")
 MINUTE = "Deadline(60, "  # for which a whole installation would wait
 MARK = "-- end of"
 UP, DOWN = "interlock up --detach", "interlock down"
-# Pages that can be followed one after another in one folder and shell, with one installation, and which one it is.
-TOGETHER = dict.fromkeys(("first-agent.md", "first-plan.md", "http.md"), "plain")
-TOGETHER |= dict.fromkeys(("django.md", "fastapi.md"), "orders")
+# Pages that are followed one after another in one folder and shell, with the installation that the first one starts:
+# it knows the machine `order`, which the others do without.
+TOGETHER = ("django.md", "fastapi.md", "first-agent.md", "first-plan.md", "http.md")
+WALKS = [TOGETHER, *((page,) for page in PAGES if page not in TOGETHER)]
 RENAMED = {"django.md": "store"}  # the other's is `shop`, too: its login, schema and project
 
 
 class Shell:
     """One bash in a folder, as somebody has open who follows a page."""
 
-    def __init__(self, folder: Path, *, kept: bool = False) -> None:
-        """Open it; if `kept`, the installation that its first page starts stays until it is closed."""
-        self.folder, self._kept, self._up = folder, kept, False
+    def __init__(self, folder: Path) -> None:
+        """Open it."""
+        self.folder, self._up = folder, False
         mine = {name: value for name, value in os.environ.items() if not name.startswith(("INTERLOCK_", "PYTHON"))}
         path = os.pathsep.join((str(Path(sys.executable).parent), mine["PATH"]))
         self._process = subprocess.Popen(
@@ -51,13 +49,11 @@ class Shell:
         )
         self.type("set -m")  # as where somebody types; it complains that nobody does
 
-    def rest(self, line: str) -> str:
-        """What is still to be typed of a line, where an installation is kept for other pages."""
-        if self._kept and line == UP:
+    def rest(self, line: str, *, last: bool) -> str:
+        """What is to be typed of a page's line: one installation is started by the first, and stopped by the last."""
+        if line == UP:
             line, self._up = "" if self._up else line, True
-        elif self._kept and line.endswith(DOWN):
-            line = line.removesuffix(DOWN).rstrip("; ")
-        return line
+        return line if last else line.removesuffix(DOWN).rstrip("; ")
 
     def type(self, line: str) -> str:
         """Type a command; returns what it printed."""
@@ -89,38 +85,25 @@ class Shell:
         self._process.communicate()
 
 
-@pytest.fixture(scope="module")
-def common(tmp_path_factory: pytest.TempPathFactory, commands_user: Account | None) -> Iterator[Callable[[str], Shell]]:
-    """The shell of a group of pages, opened when the first of them is followed."""
-    with contextlib.ExitStack() as closing:
-
-        @cache
-        def of_group(name: str) -> Shell:
-            folder = tmp_path_factory.mktemp(name)
-            if commands_user is not None:
-                share(folder, commands_user)
-            return closing.enter_context(contextlib.closing(Shell(folder, kept=True)))
-
-        yield of_group
-
-
 @pytest.fixture
-def shell(page: str, common: Callable[[str], Shell], tmp_path: Path) -> Iterator[Shell]:
-    """The shell in which a page is followed."""
-    with contextlib.ExitStack() as closing:
-        if page in TOGETHER:
-            opened = common(TOGETHER[page])
-            closing.callback(opened.end_jobs)
-        else:
-            opened = closing.enter_context(contextlib.closing(Shell(tmp_path)))
-        watchdog = threading.Timer(500, opened.kill)
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """The shell in which pages are followed."""
+    with contextlib.closing(Shell(tmp_path)) as opened:
+        watchdog = threading.Timer(800, opened.kill)
         watchdog.start()
-        closing.callback(watchdog.cancel)
         yield opened
+        watchdog.cancel()
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_tutorial_does_what_it_says(page: str, shell: Shell) -> None:
+@pytest.mark.parametrize("pages", WALKS, ids="+".join)
+def test_tutorials_do_what_they_say(pages: tuple[str, ...], shell: Shell) -> None:
+    for page in pages:
+        follow(page, shell, last=page == pages[-1])
+        shell.end_jobs()
+
+
+def follow(page: str, shell: Shell, *, last: bool) -> None:
+    """Write a page's files, type its commands, and compare what they print; only the last page stops what runs."""
     ports = {port: str(free_port()) for port in ("8000", "8080")}
     text = PORT.sub(lambda found: ports[found[0]], (TUTORIALS / page).read_text())
     text = re.sub(r"\bshop\b", RENAMED.get(page, "shop"), text.replace(MINUTE, "Deadline(15, "))
@@ -131,8 +114,8 @@ def test_a_tutorial_does_what_it_says(page: str, shell: Shell) -> None:
         if isinstance(step, File):
             (shell.folder / step.name).write_text(step.text)
         else:
-            printed = shell.type(shell.rest(step.line))
-            assert step.is_printed_by(printed), f"$ {step.line}\n{printed}\ninstead of\n{step.printed}"
+            printed = shell.type(shell.rest(step.line, last=last))
+            assert step.is_printed_by(printed), f"{page}: $ {step.line}\n{printed}\ninstead of\n{step.printed}"
 
 
 def test_what_a_page_prints_is_compared() -> None:
