@@ -34,6 +34,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.compat
 HOST = "127.0.0.1"
 POSTGRES = os.environ.get("DATABASE") or f"postgresql://postgres@{HOST}:5432/postgres"
+OWN = Servers(database_url=POSTGRES, owner_url=POSTGRES)
 CLAIM = "interlock-test-claim"
 CLAIM_SECONDS = 600
 
@@ -45,15 +46,22 @@ def required(port: int, what: str) -> None:
             pytest.skip(f"no {what} answers on {HOST}:{port}")
 
 
-@pytest.fixture
-def own_database() -> Iterator[str]:
-    """A migrated database on the machine's PostgreSQL."""
+@pytest.fixture(scope="module")
+def own_template() -> Iterator[str]:
+    """The name of a migrated database on the machine's PostgreSQL."""
     try:
         psycopg.connect(POSTGRES, connect_timeout=5).close()
     except psycopg.OperationalError as refused:
         pytest.skip(f"no PostgreSQL of the machine's own: {refused}")
-    with databases.copy_of(Servers(database_url=POSTGRES, owner_url=POSTGRES), "template1") as url:
+    with databases.copy_of(OWN, "template1") as url:
         databases.prepare(url)
+        yield url.rpartition("/")[2]
+
+
+@pytest.fixture
+def own_database(own_template: str) -> Iterator[str]:
+    """A copy of it."""
+    with databases.copy_of(OWN, own_template) as url:
         yield url
 
 
@@ -124,7 +132,7 @@ def applied(client: Client, ref: str | UUID, *triggers: str, by: str) -> None:
     assert [receipt.status for receipt in settled] == ["applied"] * len(ids), settled
 
 
-def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, project: str) -> None:
+def test_a_story_goes_to_done_an_approval_expires_and_the_stream_tells_all(client: Client, project: str) -> None:
     story = client.create("story", "S-1", project=project, context={"author": "ann"})["id"]
     applied(client, story, "design_complete", "start_coding", "submit_pr", by="ann")
     review = client.create("pr_review", "PR-1", project=project, context={"author": "ann", "story_id": "S-1"})["id"]
@@ -138,17 +146,14 @@ def test_a_story_goes_through_review_approval_and_merge_to_done(client: Client, 
     assert state(client, story) == "done"
     verdict = verify.verify(client.runtime.database)
     assert (verdict.ok, verdict.instances, verdict.transitions) == (True, 3, 11), verdict.problems
-
-
-def test_an_approval_expires_and_the_stream_tells(client: Client, project: str) -> None:
     approval = client.create("approval", "A-1", project=project)["id"]
     with psycopg.connect(client.runtime.settings.database_url or "", autocommit=True) as dba:
-        assert make_due(dba) == 1
+        assert make_due(dba) == 2, "that of the merge's approval, too, which is decided"
     swept(client.runtime, "dispatch")
     eventually(lambda: state(client, approval) == "expired", timeout=30)
     redis = client.runtime.redis
     carried = eventually(lambda: sweeps.SWEEPS["relay"](client.runtime) or redis is None, timeout=30)
-    assert redis is None or (carried, redis.xlen(STREAM)) == (1, 1)
+    assert redis is None or (carried, redis.xlen(STREAM)) == (12, 12)
 
 
 def test_postgresql_15_refuses_by_itself_what_18_does(own_database: str) -> None:
