@@ -3,7 +3,6 @@
 import json
 import sys
 import tomllib
-from pathlib import Path
 from typing import get_args
 
 import anyio
@@ -14,35 +13,40 @@ from mcp.client.stdio import StdioServerParameters
 from interlock.cli.mcp.mcp import CLIENTS, Kind, configuration
 from interlock.supervisor.environment import environment
 from interlock.workers.client.client import Client
+from interlock.workers.overrides.tokens import revoke_tokens
+from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.settings import Settings
 from tests.calling import token
-from tests.serving import serving
+from tests.serving import served_here
 
 
 @pytest.mark.integration
-def test_a_client_that_starts_it_needs_the_token_and_no_database(
-    settings: Settings, client: Client, ann: None, tmp_path: Path
+def test_a_client_that_starts_it_needs_a_valid_token_and_no_database(
+    settings: Settings, client: Client, ann: None
 ) -> None:
     client.create("story", "S-1")
     bearer = token(client.runtime, "agent-7")
 
-    async def play(url: str, said: str) -> tuple[bool, dict[str, object]]:
+    async def show(mcp: McpClient) -> tuple[bool, dict[str, object]]:
+        answer = await mcp.call_tool("show_instance", {"instance": "S-1"})
+        return answer.is_error, dict(answer.structured_content or {})
+
+    async def play(url: str) -> None:
         own = {name: value for name, value in environment(settings).items() if "DATABASE" not in name}
         command = StdioServerParameters(
             command=sys.executable,
             args=["-m", "interlock.cli.main", "mcp", "serve"],
-            env=own | {"INTERLOCK_API_URL": url, "INTERLOCK_API_TOKEN": said},
+            env=own | {"INTERLOCK_API_URL": url, "INTERLOCK_API_TOKEN": bearer},
         )
         async with McpClient(command) as mcp:
-            answer = await mcp.call_tool("show_instance", {"instance": "S-1"})
-            return answer.is_error, dict(answer.structured_content or {})
+            refused, shown = await show(mcp)
+            assert (refused, shown["current_state"]) == (False, "analysis")
+            revoke_tokens(client.runtime, "agent-7", OverrideOrder("ann", "a test"))
+            refused, shown = await show(mcp)
+            assert (refused, shown["status"]) == (True, 401)
 
-    with serving(settings, tmp_path / "api.log") as (_, url):
-        refused, shown = anyio.run(play, url, bearer)
-        assert (refused, shown["current_state"]) == (False, "analysis")
-        refused, shown = anyio.run(play, url, "ilk_" + "A" * 43)
-        assert (refused, shown["status"]) == (True, 401)
-    assert bearer not in (tmp_path / "api.log").read_text()
+    with served_here(settings) as url:
+        anyio.run(play, url)
 
 
 @pytest.mark.parametrize("stdio", [False, True])
