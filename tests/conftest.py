@@ -272,10 +272,9 @@ def project() -> str:
 
 
 @pytest.fixture
-def dba(servers: Servers, database_url: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
+def dba(servers: Servers, kept_database: KeptDatabase) -> "psycopg.Connection[tuple[Any, ...]]":
     """A superuser's connection for raw SQL, with autocommit."""
-    with psycopg.connect(databases.as_superuser(servers, database_url), autocommit=True) as connection:
-        yield connection
+    return kept_database.session(databases.as_superuser(servers, kept_database.url))
 
 
 @pytest.fixture

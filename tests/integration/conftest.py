@@ -21,6 +21,7 @@ from tests.collector import Collector, collector
 from tests.crewing import Site
 from tests.driving import drain_all, swept
 from tests.homes import open_directory
+from tests.kept_databases import KeptDatabase
 from tests.kept_landscapes import KeptLandscape, kept_landscape
 from tests.landscape import Landscape
 from tests.running import Stage
@@ -142,12 +143,12 @@ def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+def engine(kept_database: KeptDatabase) -> psycopg.Connection[Any]:
     """Raw SQL with the login of workers and commands, which is no superuser and owns nothing."""
     may = "SELECT rolsuper OR pg_has_role(oid, 'interlock_owner', 'MEMBER') FROM pg_roles WHERE rolname = session_user"
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        assert connection.execute(may).fetchone() == (False,)
-        yield connection
+    session = kept_database.session(kept_database.url)
+    assert session.execute(may).fetchone() == (False,)
+    return session
 
 
 @pytest.fixture(scope="session")

@@ -167,3 +167,19 @@ def test_what_somebody_still_uses_is_not_used_again(visitor: Visitor) -> None:
     for each in held:
         each.invalidate()
         each.close()
+
+
+def test_a_session_is_as_new_for_the_next_test_and_is_closed_where_it_cannot_be(
+    visitor: Visitor, servers: Servers, template_with_ann: str
+) -> None:
+    sessions: list[psycopg.Connection[Any]] = []
+    left = """SET lock_timeout = '1s'; CREATE TEMP TABLE x (); SELECT pg_advisory_lock(1); SET ROLE interlock_owner"""
+    look = """
+        SELECT current_setting('lock_timeout'), to_regclass('pg_temp.x'), current_user = session_user,
+               (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')"""
+    for leaves in (left, "BEGIN", "SELECT 1"):
+        with visitor.kept.lent(template_with_ann) as database:
+            sessions.append(database.session(databases.as_superuser(servers, database.url)))
+            assert sessions[-1].execute(look).fetchone() == ("0", None, True, 0)
+            sessions[-1].execute(leaves.encode())
+    assert sessions[0] is sessions[1] is not sessions[2]
