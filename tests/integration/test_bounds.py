@@ -20,6 +20,7 @@ from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.operations.doctor import examine
 from interlock.workflows.errors import Refused
 from interlock.workflows.input import limits
+from tests.doctoring import examined
 from tests.doors import Scene, called, cells, found
 from tests.driving import drain_all, outcome, state
 from tests.hostile import JSON, alternating, arrays, objects, unbound
@@ -214,7 +215,7 @@ def test_what_cannot_be_read_is_settled_by_a_command_and_told_of_no_more(
         assert requests.unrevived(connection) == {"quarantined": [], "unreadable": []}
     assert outcome(client, dead)["error"] == f"quarantined by bob: fired again (metadata cannot be read: {why})"
     assert look(client.runtime) == []
-    assert not [each for each in examine(client.runtime) if each.check == "dead"]
+    assert examined(client.runtime, "dead", by="backlog") == []
     dba.execute("UPDATE trigger_requests SET finished_at = now() - interval '2 days'")
     with transaction(client.runtime.database) as connection:
         assert requests.prune(connection, keep_days=1, limit=10) == 1

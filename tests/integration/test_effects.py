@@ -19,9 +19,9 @@ from interlock.db.core import effects as rows
 from interlock.workers import effect_runner
 from interlock.workers.client.client import Client
 from interlock.workers.git.lock import RepositoryBusy
-from interlock.workers.operations import doctor
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import StaleLease
+from tests.doctoring import examined
 from tests.driving import drain_all, outcome, state, swept
 from tests.rights import fire
 from tests.waiting import eventually
@@ -307,7 +307,7 @@ def test_an_effect_that_nobody_takes_is_reported_unless_its_kind_is_at_work(
     own: Client, announcing: UUID, dba: "psycopg.Connection[Any]"
 ) -> None:
     def says() -> list[str]:
-        return [each.message for each in doctor.examine(own.runtime) if each.check == "effects"]
+        return [each.message for each in examined(own.runtime, "effects", by="backlog")]
 
     assert says() == [], "it has only just become due"
     dba.execute("UPDATE effects SET not_before = now() - interval '30 s'")

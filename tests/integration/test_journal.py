@@ -21,7 +21,6 @@ from interlock.supervisor.environment import environment
 from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.journal import ACTIVE, Journal, JournalFault, files, set_aside
 from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import relay
@@ -29,6 +28,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.audit.events import born, chained
 from interlock.workflows.audit.log_check import Check
 from interlock.workflows.input.json_text import read
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.running import Stage
 from tests.tampering import cut_tail
@@ -248,7 +248,7 @@ def test_the_doctor_says_that_the_journals_last_event_was_cut(
     runtime: Runtime, client: Client, stories: list[UUID], dba: "psycopg.Connection[Any]"
 ) -> None:
     def finding() -> tuple[str, str]:
-        return next((each.level, each.cure) for each in examine(runtime) if each.check == "journal")
+        return next((each.level, each.cure) for each in examined(runtime, "journal"))
 
     applied(client, stories[0], *UP_TO_REVIEW)
     sweeps.SWEEPS["relay"](runtime)
@@ -280,14 +280,14 @@ def test_a_directory_that_is_gone_is_not_made_again_and_nothing_is_lost(
     runtime = make_runtime(state=directory)
     client = Client(runtime)
     story = client.create("story", "S-1", project=project)["id"]
-    assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]
+    assert [finding.level for finding in examined(runtime, "journal")] == ["ok"]
     applied(client, story, "block")
     assert sweeps.SWEEPS["relay"](runtime) == 1
     directory.rename(directory.with_name("elsewhere"))
     applied(client, story, "unblock")
     with pytest.raises(JournalFault, match="is gone"):
         sweeps.SWEEPS["relay"](runtime)
-    (found,) = (finding for finding in examine(runtime) if finding.check == "journal")
+    (found,) = examined(runtime, "journal")
     assert (found.level, "gone" in found.message) == ("fail", True)
     directory.with_name("elsewhere").rename(directory)
     assert sweeps.SWEEPS["relay"](runtime) == 1
@@ -330,4 +330,4 @@ def test_the_journal_can_be_switched_off(make_runtime: Callable[..., Runtime], d
     runtime = make_runtime(state=directory, journal=False)
     sweeps.SWEEPS["relay"](runtime)
     assert not directory.exists()
-    assert [finding.level for finding in examine(runtime) if finding.check == "journal"] == ["ok"]
+    assert [finding.level for finding in examined(runtime, "journal")] == ["ok"]

@@ -21,7 +21,6 @@ from interlock.db.core.counters import Series
 from interlock.workers.audit import backup_drills
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.operations.doctor import examine
 from interlock.workers.operations.metrics import read
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
@@ -31,6 +30,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import machines
 from tests.backup_stubs import stub_backup
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied, drain_all, make_due, swept
 from tests.nodes import node
 from tests.rights import grant
@@ -241,7 +241,7 @@ def test_the_age_of_the_newest_backup_is_told_where_they_are_scheduled(
     (cut / "base.tar.gz").write_text("more than its manifest says")
     assert told() == pytest.approx(5 * 3600, abs=60), "one that cannot be restored does not count"
     assert read(runtime)["interlock_backups", ()] == 1
-    findings = [each for each in examine(runtime) if each.check == "backups"]
+    findings = examined(runtime, "backups")
     assert [each.level for each in findings] == ["warn", "warn", "ok"]
     assert [each.message for each in findings] == [
         "the newest backup is 5.0 h old",
@@ -251,7 +251,7 @@ def test_the_age_of_the_newest_backup_is_told_where_they_are_scheduled(
     shutil.rmtree(place)
     place.touch()
     assert told() == pytest.approx(installed_for, abs=60), "what cannot be read is no backup, nor the end of the scrape"
-    (only,) = [each for each in examine(runtime) if each.check == "backups"]
+    (only,) = examined(runtime, "backups")
     assert (only.level, "cannot be read" in only.message) == ("warn", True)
 
 
@@ -266,7 +266,7 @@ def test_the_age_of_the_last_drill_that_went_well_is_told_and_whether_the_last_o
         said = {"backup": made.name, "at": datetime.now(UTC).isoformat(), "problem": None, "proven_at": None}
         (place / backup_drills.NAME).write_text(json.dumps(said | drill) if drill else "no JSON")
         found = read(runtime)
-        (newest, finding) = [each for each in examine(runtime) if each.check == "backups"]
+        (newest, finding) = examined(runtime, "backups")
         assert newest.level == "ok"
         assert found["interlock_backup_drill_period_seconds", ()] == 3600
         age, failed = (found[f"interlock_backup_drill_{each}", ()] for each in ("age_seconds", "failed"))
@@ -279,7 +279,7 @@ def test_the_age_of_the_last_drill_that_went_well_is_told_and_whether_the_last_o
         installed_for = pytest.approx(definitions.age_seconds(connection), abs=60)
     assert told() == (installed_for, 0, "ok: no drill has shown that a backup can be restored")
     overdue = make_runtime(backup_directory=place, backup_drill_seconds=1e-9, signing=tmp_path / "keys")
-    assert [each.level for each in examine(overdue) if each.check == "backups"] == ["ok", "warn"]
+    assert [each.level for each in examined(overdue, "backups")] == ["ok", "warn"]
     verified = "a drill restored and verified a backup"
     assert told(proven_at=ago(1)) == (pytest.approx(3600, abs=60), 0, f"ok: {verified} 1.0 h ago")
     assert told(proven_at=ago(3)) == (pytest.approx(3 * 3600, abs=60), 0, f"warn: {verified} 3.0 h ago")
@@ -290,7 +290,7 @@ def test_the_age_of_the_last_drill_that_went_well_is_told_and_whether_the_last_o
 
 def test_doctor_says_who_backs_up_a_postgresql_of_ones_own(client: Client) -> None:
     assert client.runtime.settings.database_url is not None
-    (only,) = [each for each in examine(client.runtime) if each.check == "backups"]
+    (only,) = examined(client.runtime, "backups")
     assert (only.level, "its administrator backs it up" in only.message) == ("ok", True)
 
 

@@ -13,12 +13,12 @@ from interlock.db.operations import invariants
 from interlock.workers.client.client import Client
 from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
-from interlock.workers.operations import doctor
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import validate_workstream
 from interlock.workers.runtime import Runtime
 from tests.crewing import hand, silence
+from tests.doctoring import examined
 from tests.driving import applied
 from tests.landscape import Landscape
 from tests.running import Stage
@@ -231,7 +231,7 @@ def test_a_completed_workstream_with_a_task_that_is_not_is_found(stage: Stage, r
         ("w", "is completed, but its task a is queued"),
         ("w", "is completed, but its task b is queued"),
     ]
-    (first, *_) = [each for each in doctor.examine(runtime) if each.check == "invariants"]
+    (first, *_) = examined(runtime, "invariants")
     assert (first.level, first.message) == (
         "fail",
         "workstream w is completed, but its task a is queued (WORKSTREAM-2)",

@@ -16,12 +16,12 @@ from interlock.workers import sweeps
 from interlock.workers.broker.event_stream import STREAM
 from interlock.workers.client.client import Client
 from interlock.workers.engine.trigger_request import Firing
-from interlock.workers.operations.doctor import examine
 from interlock.workers.relay.destinations import destinations
 from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import Destination, relay
 from interlock.workers.runtime import Runtime
 from interlock.workflows.audit.ids import event_name
+from tests.doctoring import examined
 from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.rights import ASKED
 from tests.waiting import eventually
@@ -236,7 +236,7 @@ def test_the_doctor_names_the_destination_that_is_late(
     runtime = make_runtime(journal=False)
 
     def finding() -> tuple[str, str]:
-        return next((each.level, each.message) for each in examine(runtime) if each.check == "relay")
+        return next((each.level, each.message) for each in examined(runtime, "relay"))
 
     assert finding()[0] == "ok"
     applied(Client(runtime), stories[0], "block")

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from interlock.workers.client.client import Client
-from interlock.workers.operations.doctor import examine
 from interlock.workers.operations.metrics import read
 from interlock.workers.operations.stuck.detector import survey
 from interlock.workers.overrides import subscriptions as changing
@@ -24,6 +23,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.subscriptions import outgoing
 from interlock.workflows.errors import AlreadyExists, BadInput, NotYours
 from tests.archived import approval, archive, expire_timers
+from tests.doctoring import examined
 from tests.driving import block_stories, drain_all, outcome
 from tests.integration.test_relay import block
 from tests.listening import answering
@@ -158,7 +158,7 @@ def test_what_an_endpoint_refuses_is_kept_and_delivered_in_order_once_it_takes_i
 
 def test_one_that_fails_for_long_is_seen_everywhere(client: Client, world: Webhook, dba: Dba) -> None:
     subscribed(client.runtime, world)
-    assert next(each for each in examine(client.runtime) if each.check == "subscriptions").level == "ok"
+    assert examined(client.runtime, "subscriptions")[0].level == "ok"
     world.answer = 500
     block_stories(client, "S")
     turn(client.runtime)
@@ -167,7 +167,7 @@ def test_one_that_fails_for_long_is_seen_everywhere(client: Client, world: Webho
     (waits,) = survey(client.runtime, type_="subscription")[1]
     assert "answered 500" in waits.reason
     assert waits.command == "interlock subscription show s --project default"
-    (finding,) = [each for each in examine(client.runtime) if each.check == "subscriptions"]
+    (finding,) = examined(client.runtime, "subscriptions")
     assert (finding.level, finding.message[:1]) == ("warn", "1")
     assert read(client.runtime)[("interlock_subscriptions", ("failing",))] == 1
     changing.change_subscription(client.runtime, "s", "pause", ORDER)
@@ -185,7 +185,7 @@ def test_one_that_nobody_delivers_is_seen(client: Client, world: Webhook, dba: D
     dba.execute("UPDATE workflow_transitions SET created_at = created_at - interval '9 min'")
     (waits,) = survey(client.runtime, type_="subscription")[1]
     assert "nobody delivers" in waits.reason
-    (finding,) = [each for each in examine(client.runtime) if each.check == "subscriptions"]
+    (finding,) = examined(client.runtime, "subscriptions")
     assert finding.level == "fail"
 
 
