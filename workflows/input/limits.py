@@ -30,7 +30,7 @@ INTEGER_BITS = 1_024  # keeps integers within double precision; Python refuses t
 WHOLE = (1e-5, 1e16)  # outside this range Python writes a float with an exponent
 SCALARS = (str, int, float, NoneType)
 EXPANDED = 64  # a float of a few characters, as 1e308, becomes at most so many times as long without its exponent
-PLAIN = (dict, list, tuple, bool, NoneType)  # measured as 1 without another look
+PLAIN = (dict, list, tuple, bool, NoneType)  # measured without another look
 _TOO_LONG = re.compile(r"value has (\d+) digits")  # from Python's message about too long an integer
 
 
@@ -132,14 +132,16 @@ def surely_fits(value: object, limit_bytes: int) -> bool:
 
 def _measured(what: str, value: object, limit_bytes: int) -> int:
     """A lower bound of a value's size in bytes. Stops at the limit, even if parts repeat often. Raises as `checked`."""
-    size, inside = 0, [iter((value,))]
+    size, inside = -2, [iter((value,))]  # each part has two bytes beside its own: a separator, or its container's ends
     while inside:
         for each in inside[-1]:
             kind = type(each)
             if type(each) is str and each.isascii() and "\0" not in each:  # as nearly all parts are
-                size += 2 + len(each)
+                size += 4 + len(each)
+            elif type(each) is int and each.bit_length() <= INTEGER_BITS:
+                size += 3
             else:
-                size += 1 if kind in PLAIN else _size(what, each)
+                size += 2 if kind in PLAIN else 2 + _size(what, each)
             if size > limit_bytes:
                 raise _too_large(what, limit_bytes)
             if kind not in SCALARS and not isinstance(each, SCALARS):  # so it is a container: nothing else has a size
@@ -180,7 +182,7 @@ def _size(what: str, value: object) -> int:
             if value and not WHOLE[0] < abs(value) < WHOLE[1]:
                 return len(format(Decimal(repr(value)), "f"))  # PostgreSQL's jsonb prints no exponents
         case None | Mapping() | list() | tuple():
-            pass
+            return 0
         case _:
             raise BadInput(f"{what} cannot be written as JSON: {type(value).__name__} is not a JSON type")
     return 1
