@@ -84,12 +84,18 @@ def born(servers: Servers, template: str) -> Iterator[Born]:
         yield Born(databases.as_superuser(servers, url), bear(url))
 
 
-@pytest.fixture
-def undone(born: Born) -> Iterator[Dba]:
-    """Raw SQL whose transaction never commits."""
+@pytest.fixture(scope="module")
+def session(born: Born) -> Iterator[Dba]:
     with psycopg.connect(born.url) as connection:
         yield connection
         connection.rollback()
+
+
+@pytest.fixture
+def undone(session: Dba) -> Iterator[Dba]:
+    """Raw SQL whose transaction never commits."""
+    yield session
+    session.rollback()
 
 
 def write(dba: Dba, born: Born, type_: str, columns: str) -> None:

@@ -80,21 +80,22 @@ def design_story(database_url: str) -> UUID:
 
 
 @pytest.fixture(scope="module")
-def kept(servers: Servers, template: str) -> Iterator[tuple[str, UUID]]:
-    """A database with such a story, for tests that must not change it."""
+def kept(servers: Servers, template: str) -> Iterator[tuple[Raw, list[Any]]]:
+    """A database with such a story, for tests that must not change it, and what is in it."""
     with databases.copy_of(servers, template) as url:
-        yield databases.as_superuser(servers, url), design_story(url)
+        story = design_story(url)
+        with psycopg.connect(databases.as_superuser(servers, url), autocommit=True) as connection:
+            yield Raw(connection, story), _everything(connection)
 
 
 @pytest.fixture(params=["origin", "replica"])
-def raw(request: pytest.FixtureRequest, kept: tuple[str, UUID]) -> Iterator[Raw]:
+def raw(request: pytest.FixtureRequest, kept: tuple[Raw, list[Any]]) -> Iterator[Raw]:
     """Raw SQL as it comes, and with everything but ENABLE ALWAYS triggers skipped; afterwards nothing has changed."""
-    url, story = kept
-    with psycopg.connect(url, autocommit=True) as connection:
-        before = _everything(connection)
-        connection.execute(f"SET session_replication_role = {request.param}")
-        yield Raw(connection, story)
-        assert _everything(connection) == before
+    raw, before = kept
+    raw.connection.execute(f"SET session_replication_role = {request.param}")
+    yield raw
+    raw.connection.rollback()
+    assert _everything(raw.connection) == before
 
 
 @pytest.fixture

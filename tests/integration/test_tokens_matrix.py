@@ -96,15 +96,30 @@ def write(client: Client) -> Doors:
 
 
 @pytest.fixture(scope="module")
-def doors(servers: Servers, template: str) -> Iterator[tuple[str, Doors]]:
+def written(servers: Servers, template: str) -> Iterator[tuple[str, Doors]]:
+    """The name of a database that has them, to copy."""
+    with databases.written(servers, template, write) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def doors(servers: Servers, written: tuple[str, Doors]) -> Iterator[tuple[str, Doors]]:
     """The URL of a database that has them, for the engine; no test leaves anything in it."""
-    with databases.written(servers, template, write) as (name, made), databases.copy_of(servers, name) as url:
+    name, made = written
+    with databases.copy_of(servers, name) as url:
         expired = [id_ for (_, state, _), id_ in made.tokens.items() if state == "expired"]
         superuser = databases.as_superuser(servers, url)
         with psycopg.connect(superuser, autocommit=True) as dba, unprotected(dba, "api_tokens"):
             gone = "UPDATE api_tokens SET expires_at = now() WHERE token_id = ANY (%s)"
             assert dba.execute(gone, (expired,)).rowcount == len(expired)
         yield url, made
+
+
+@pytest.fixture(scope="module")
+def sql(doors: tuple[str, Doors]) -> Iterator[Sql]:
+    """Raw SQL of the engine in it; all of it is undone."""
+    with psycopg.connect(doors[0], autocommit=True) as connection:
+        yield connection
 
 
 def said(sql: Sql, aim: Aim, by: str, token: object) -> tuple[str, str] | str:
@@ -131,71 +146,62 @@ def may(role: Role, authority: str) -> bool:
 
 @pytest.mark.parametrize(("role", "state"), [*product(ROLES, STATES)])
 def test_a_request_with_a_token_is_accepted_only_as_the_token_allows(
-    doors: tuple[str, Doors], role: Role, state: str
+    doors: tuple[str, Doors], sql: Sql, role: Role, state: str
 ) -> None:
-    url, there = doors
+    there = doors[1]
     name, tried = NAMES[role], 0
-    with psycopg.connect(url, autocommit=True) as sql:
-        for where, project, authority in product((OWN, ALL), (OWN, OTHER), AUTHORITIES):
-            aim, token = there.aims[name, project, authority], there.tokens[role, state, where]
-            answer = said(sql, aim, name, token)
-            if state == "active" and (where is ALL or project == where) and may(role, authority):
-                assert answer[0] == authority, answer
-                assert answer[1].endswith(f"token:{token}"), answer
-                assert SECRET not in answer[1]
-            else:
-                assert isinstance(answer, str), (where, project, authority, answer)
-            tried += 1
+    for where, project, authority in product((OWN, ALL), (OWN, OTHER), AUTHORITIES):
+        aim, token = there.aims[name, project, authority], there.tokens[role, state, where]
+        answer = said(sql, aim, name, token)
+        if state == "active" and (where is ALL or project == where) and may(role, authority):
+            assert answer[0] == authority, answer
+            assert answer[1].endswith(f"token:{token}"), answer
+            assert SECRET not in answer[1]
+        else:
+            assert isinstance(answer, str), (where, project, authority, answer)
+        tried += 1
     assert tried == 2 * 2 * len(AUTHORITIES)
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_gives_power_needs_an_admin_that_covers_it(doors: tuple[str, Doors], role: Role) -> None:
-    url, there = doors
-    name = NAMES[role]
-    with psycopg.connect(url, autocommit=True) as sql:
-        for where, covered in product((OWN, ALL), (OWN, ALL)):
-            revoked = Aim("operator", there.tokens["agent", "active", covered], "revoke")
-            grant = Aim(
-                "operator", next(iter(sql.execute("SELECT grant_id FROM operators").fetchone() or ())), "revoke"
-            )
-            token = there.tokens[role, "active", where]
-            accepted = [isinstance(said(sql, each, name, token), tuple) for each in (revoked, grant)]
-            admin = role == "admin"
-            assert accepted == [admin and (where is ALL or covered == where), admin and where is ALL]
-
-
-def test_a_name_revokes_its_own_tokens_and_no_others(doors: tuple[str, Doors]) -> None:
-    url, there = doors
-    own, others = (there.tokens["agent", state, OWN] for state in ("active", "another's"))
-    with psycopg.connect(url, autocommit=True) as sql:
-        for token, target, kept in product((own, others), (own, others), ("holder", "anyone")):
-            by = "bot" if token == own else "cyd"
-            answer = said(sql, Aim("holder", target, "revoke", kept), by, token)
-            assert isinstance(answer, tuple) == (token == target and kept == "holder"), (by, target, kept, answer)
-
-
-def test_a_later_grant_makes_no_agents_token_an_operators(servers: Servers, doors: tuple[str, Doors]) -> None:
+def test_what_gives_power_needs_an_admin_that_covers_it(doors: tuple[str, Doors], sql: Sql, role: Role) -> None:
     there = doors[1]
+    name = NAMES[role]
+    for where, covered in product((OWN, ALL), (OWN, ALL)):
+        revoked = Aim("operator", there.tokens["agent", "active", covered], "revoke")
+        grant = Aim("operator", next(iter(sql.execute("SELECT grant_id FROM operators").fetchone() or ())), "revoke")
+        token = there.tokens[role, "active", where]
+        accepted = [isinstance(said(sql, each, name, token), tuple) for each in (revoked, grant)]
+        admin = role == "admin"
+        assert accepted == [admin and (where is ALL or covered == where), admin and where is ALL]
+
+
+def test_a_name_revokes_its_own_tokens_and_no_others(doors: tuple[str, Doors], sql: Sql) -> None:
+    there = doors[1]
+    own, others = (there.tokens["agent", state, OWN] for state in ("active", "another's"))
+    for token, target, kept in product((own, others), (own, others), ("holder", "anyone")):
+        by = "bot" if token == own else "cyd"
+        answer = said(sql, Aim("holder", target, "revoke", kept), by, token)
+        assert isinstance(answer, tuple) == (token == target and kept == "holder"), (by, target, kept, answer)
+
+
+def test_a_later_grant_makes_no_agents_token_an_operators(servers: Servers, written: tuple[str, Doors]) -> None:
+    source, there = written
     with (
-        databases.written(servers, doors[0].rpartition("/")[2], lambda client: operate(client.runtime, "bot")) as (
-            name,
-            _,
-        ),
-        psycopg.connect(databases.beside(doors[0], name), autocommit=True) as sql,
+        databases.written(servers, source, lambda client: operate(client.runtime, "bot")) as (name, _),
+        psycopg.connect(databases.beside(servers.database_url, name), autocommit=True) as sql,
     ):
         answer = said(sql, there.aims["bot", OWN, "operator"], "bot", there.tokens["agent", "active", ALL])
         assert "a token of the role agent is no operator" in answer
 
 
 @pytest.mark.parametrize("proof", ["token:", "token:x", f"token:{NONE} claim:1", f"token:{NONE}x", "x token:1"])
-def test_what_is_no_token_is_refused(doors: tuple[str, Doors], proof: str) -> None:
-    url, there = doors
-    with psycopg.connect(url, autocommit=True) as sql:
-        aim = there.aims["bot", OWN, "anyone"]
-        given = {"id": aim.id, "trigger": aim.trigger, "by": "bot", "authority": "anyone", "proof": proof}
-        with pytest.raises(InsufficientPrivilege):
-            sql.execute(TRY, given)
+def test_what_is_no_token_is_refused(doors: tuple[str, Doors], sql: Sql, proof: str) -> None:
+    there = doors[1]
+    aim = there.aims["bot", OWN, "anyone"]
+    given = {"id": aim.id, "trigger": aim.trigger, "by": "bot", "authority": "anyone", "proof": proof}
+    with pytest.raises(InsufficientPrivilege):
+        sql.execute(TRY, given)
 
 
 def test_only_the_engines_logins_say_by_which_token_they_were_asked(servers: Servers, doors: tuple[str, Doors]) -> None:

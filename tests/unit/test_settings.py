@@ -141,7 +141,7 @@ def test_a_misspelt_setting_is_noticed_and_no_variable_of_ours_is() -> None:
         "INTERLOCK_FLOWR_PORT": "INTERLOCK_FLOWER_PORT",
         "interlock_definition": "INTERLOCK_DEFINITIONS",
     }
-    sources = [*ROOT.glob("*/**/*.py"), ROOT / "docker-compose.yml"]
+    sources = [*ROOT.glob("[!.]*/**/*.py"), ROOT / "docker-compose.yml"]
     ours = {name for each in sources if "tests" not in each.parts for name in VARIABLE.findall(each.read_text())}
     assert "INTERLOCK_READY_FILE" in ours
     assert dict(misspelt(ours)) == {}
