@@ -191,19 +191,30 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
 ) -> None:
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
     first = subprocess.Popen([sys.executable, "-m", "interlock.supervisor"], env=environment, start_new_session=True)
-    memory = eventually(lambda: _shared_memory(psutil.Process(first.pid).children(recursive=True)), every=0.005)
+    memory: set[Path] = set()
+
+    def ended() -> bool:
+        left = fresh.processes()
+        memory.update(*map(_shared_memory, left))
+        return not left
+
+    eventually(lambda: list(fresh.path.glob("postgres.new-*/data/base")), every=0.005)
     first.kill()
     first.wait()
+    eventually(ended, every=0.02)
+    assert memory
+    assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()
     assert fresh.sql("SELECT 1") == [(1,)]
     assert not list(fresh.path.glob("postgres.new-*"))
-    assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
 
 
-def _shared_memory(processes: list[psutil.Process]) -> set[Path]:
-    """The files of PostgreSQL's shared memory that these processes use."""
-    maps = [Path(f"/proc/{each.pid}/maps").read_text() for each in processes]
-    return {Path(found) for text in maps for found in re.findall(r"/\S+/PostgreSQL\.\d+$", text, re.MULTILINE)}
+def _shared_memory(process: psutil.Process) -> set[Path]:
+    """The files of PostgreSQL's shared memory that a process uses."""
+    with contextlib.suppress(OSError):  # it has ended
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        return {Path(found) for found in re.findall(r"/\S+/PostgreSQL\.\d+$", maps, re.MULTILINE)}
+    return set()
 
 
 def test_a_database_whose_password_was_lost_is_explained(opened: Place) -> None:
