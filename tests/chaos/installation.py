@@ -85,7 +85,7 @@ class Installation:
         return sum(each.memory_info().rss for each in [self.process(name), *self.pool(name)])
 
     def in_transaction(self) -> str:
-        """The trigger node whose PostgreSQL backend is in a transaction now."""
+        """The trigger node whose PostgreSQL backend is in a transaction now; empty: none."""
         ports = {
             row[0]
             for row in self.sql(
@@ -93,7 +93,7 @@ class Installation:
                 " AND state = 'idle in transaction' AND xact_start < clock_timestamp() - interval '0.1 s'"
             )
         }
-        return next(name for name in TRIGGER_NODES if ports & _local_ports(self.process(name)))
+        return next((name for name in TRIGGER_NODES if ports and ports & _local_ports(self.process(name))), "")
 
     def sending(self, port: int) -> psutil.Process:
         """The pool process of the effect node that holds a connection from this local port."""
@@ -106,7 +106,11 @@ class Installation:
         os.kill(before["pid"], how)
         yield
         eventually(lambda: self.part(name)["restarts"] > before["restarts"], timeout=BACK_SECONDS)
-        eventually(lambda: status.status(self.settings).ready, timeout=BACK_SECONDS)
+        eventually(lambda: self._all_ready() and status.status(self.settings).ready, timeout=BACK_SECONDS)
+
+    def _all_ready(self) -> bool:
+        """As the supervisor recorded it, which is asked again and again: `status` asks each server for an answer."""
+        return {part["state"] for part in status.recorded(self.home)} == {"ready"}
 
 
 def _local_ports(process: psutil.Process) -> set[int]:

@@ -41,7 +41,7 @@ def agents(installation: Installation, accepted: dict[str, UUID]) -> Iterator[No
             with installation.client() as client:
                 story = eventually(lambda: client.create("story", actor), timeout=BACK_SECONDS)["id"]
                 number = 0
-                while not over.wait(0.01) or number % 2:  # ends as it began
+                while not over.wait(0.1) or number % 2:  # ends as it began
                     trigger, request_id = TRIGGERS[number % 2], f"{actor}:{number}"
                     fire = lambda: client.fire(story, trigger, by=actor, request_id=request_id)  # noqa: B023, E731
                     eventually(fire, timeout=BACK_SECONDS)

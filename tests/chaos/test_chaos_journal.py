@@ -22,7 +22,7 @@ from tests.integration.test_journal import assert_whole, events
 
 pytestmark = pytest.mark.chaos
 ROOT = Path(__file__).parents[2]
-STORIES = 6
+STORIES, KILLS = 6, 20
 
 
 class Victim:
@@ -104,10 +104,10 @@ def test_killed_at_any_moment_while_events_are_committed(client: Client, stories
     firing.start()
     try:
         with victim(client, directory) as process:
-            ends = [process.die(f"time {random.uniform(0.0, 0.25):.4f}") for _ in range(30)]
+            ends = [process.die(f"time {random.uniform(0.0, 0.25):.4f}") for _ in range(KILLS)]
     finally:
         over.set()
         firing.join()
-    assert ends == ["killed"] * 30
+    assert ends == ["killed"] * KILLS
     assert len(files(directory)) > 10
     assert_right(client, directory)

@@ -22,8 +22,8 @@ def test_a_flushed_broker_loses_nothing(installation: Installation) -> None:
     with Traffic(installation, "flush") as traffic, installation.client() as client:
         redis = client.runtime.redis
         assert redis is not None
-        for _ in range(10):
-            traffic.flows(30)
+        for _ in range(6):
+            traffic.flows(20)
             redis.flushall()
         traffic.flows()
     assert_promises_kept(installation, traffic.accepted)
@@ -36,7 +36,7 @@ def test_a_killed_broker_loses_nothing_and_takes_no_worker_with_it(installation:
         for number in range(2):
             fired = slow_trigger(client, f"broker-slow-{number}")
             traffic.accepted[fired.request_id] = fired.workflow_id
-            eventually(installation.in_transaction, every=0.01)  # its message is not acknowledged yet
+            eventually(installation.in_transaction)  # its message is not acknowledged yet
             with installation.broken("valkey", signal.SIGKILL):
                 pass
             assert client.wait([fired.request_id])[0].status == "applied"

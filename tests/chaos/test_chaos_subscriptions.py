@@ -51,11 +51,11 @@ def test_each_event_is_delivered_in_order_whatever_is_killed_and_a_reader_misses
             redis = client.runtime.redis
             assert redis is not None
             for _ in range(3):
-                traffic.flows(30)
+                traffic.flows(20)
                 redis.flushall()
             world.answer = 200
             with installation.broken("valkey", signal.SIGKILL):
-                traffic.flows(30)
+                traffic.flows(20)
         eventually(lambda: _settled(installation), timeout=BACK_SECONDS)
         expected = from_then_on(client.runtime, "kept", *WANTED.types)
         eventually(lambda: firsts(world) == expected, timeout=_backs_off(installation) + BACK_SECONDS, every=0.5)

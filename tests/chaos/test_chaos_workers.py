@@ -16,7 +16,7 @@ def test_a_node_killed_in_mid_transaction_leaves_its_trigger_to_another(installa
         for number in range(3):
             fired = slow_trigger(client, f"midtx-slow-{number}")
             traffic.accepted[fired.request_id] = fired.workflow_id
-            installation.process(eventually(installation.in_transaction, every=0.01)).kill()
+            installation.process(eventually(installation.in_transaction)).kill()
             assert client.wait([fired.request_id])[0].status == "applied"
         traffic.flows()
     assert_promises_kept(installation, traffic.accepted)
@@ -26,7 +26,7 @@ def test_a_killed_worker_node_comes_back_and_takes_up_its_work(installation: Ins
     with Traffic(installation, "node") as traffic, installation.client() as client:
         traffic.flows()
         fired = slow_trigger(client, "node-slow")
-        at_it = eventually(installation.in_transaction, every=0.01)
+        at_it = eventually(installation.in_transaction)
         with installation.broken(at_it, signal.SIGKILL):
             pass
         assert client.wait([fired.request_id], timeout_seconds=60)[0].status == "applied"

@@ -16,7 +16,7 @@ from tests.chaos.installation import Installation
 from tests.waiting import eventually
 
 PATIENCE_SECONDS = 90.0
-PAUSE_SECONDS = 0.3  # between rounds: what breaks meets traffic, and what is checked afterwards stays small
+PAUSE_SECONDS = 0.5  # between rounds: what breaks meets traffic, and what is checked afterwards stays small
 LEAD_IN: dict[str, tuple[str, ...]] = {
     "story": ("design_complete", "start_coding"),
     "pr_review": ("start_review",),
@@ -58,7 +58,7 @@ class Traffic:
         for fault in self._faults:
             raise fault
 
-    def flows(self, triggers: int = 60) -> None:
+    def flows(self, triggers: int = 30) -> None:
         """Return once so many more triggers were applied or refused than when this was called."""
         goal = self._settled() + triggers
         eventually(lambda: self._faults or self._settled() >= goal, timeout=PATIENCE_SECONDS)
@@ -96,18 +96,15 @@ class Agent:
 
     def work(self, stop: threading.Event) -> None:
         """Round after round until told to stop; then lead one pull request to its merge."""
-        own = {type_: [self._create(type_, f"{self.name}-{type_}-{i}") for i in range(2)] for type_ in ROUND}
-        self._fire(
-            [(id_, trigger, self.name) for type_, ids in own.items() for id_ in ids for trigger in LEAD_IN[type_]]
-        )
+        own = {type_: self._create(type_, f"{self.name}-{type_}") for type_ in ROUND}
+        self._fire([(id_, trigger, self.name) for type_, id_ in own.items() for trigger in LEAD_IN[type_]])
         for number in count():
-            for type_, ids in own.items():
-                for id_ in ids:
-                    self._fire([(id_, trigger, self.name) for trigger in ROUND[type_]], at_once=number % 2 == 0)
+            for type_, id_ in own.items():
+                self._fire([(id_, trigger, self.name) for trigger in ROUND[type_]], at_once=number % 2 == 0)
             self._settle(self._vote(number))
             if stop.wait(PAUSE_SECONDS):
                 break
-        self._merge(own["pr_review"][0])
+        self._merge(own["pr_review"])
 
     def _vote(self, number: int) -> list[str]:
         approval = self._create("approval", f"{self.name}-vote-{number}", quorum=2, author="somebody")
