@@ -1,6 +1,5 @@
 """What many tests of the integration tier begin with; a module that needs more says so with a fixture of its own."""
 
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,18 +151,12 @@ def engine(kept_database: KeptDatabase) -> psycopg.Connection[Any]:
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A wheel built from this tree, and one from its sdist."""
-    made = tmp_path_factory.mktemp("wheels")
-
-    with tarfile.open(built(ROOT, "sdist", made / "sdist")) as packed:
-        packed.extraction_filter = lambda member, _: member  # our own archive
-        packed.extractall(made / "unpacked")  # noqa: S202
-    (tree,) = (made / "unpacked").iterdir()
-    return built(ROOT, "wheel", made / "direct"), built(tree, "wheel", made / "from_sdist")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from this tree."""
+    return built(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
-def wheel_site(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel_site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, installed once, as pip installs it; its dependencies are this environment's."""
-    return installed(wheels[0], tmp_path_factory.mktemp("site"))
+    return installed(wheel, tmp_path_factory.mktemp("site"))

@@ -24,7 +24,7 @@ from tests.nodes import CELERY, node
 from tests.waiting import eventually
 from tests.wheels import SEVERAL, answers, built, in_order, installed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]  # which is built and installed once
 IMAGE = '{"image":"web:7"}'
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy"
 Dba = "psycopg.Connection[Any]"
