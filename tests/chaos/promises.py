@@ -93,7 +93,7 @@ def assert_history_whole(installation: Installation) -> None:
 def assert_no_stale_report(installation: Installation) -> None:
     """An effect was finished under its newest token, and told once.
 
-    A process that stood still for longer than its lease may arrive after a newer one: for that, what arrives has a token.
+    A process that stood still for longer than its lease may arrive after a newer one: its token says so.
     """
     for effect, token, told in installation.sql(REPORTS):
         assert told == [f"interlock:{effect}:{token}"]
