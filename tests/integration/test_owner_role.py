@@ -41,6 +41,13 @@ def owner(database_url: str) -> Iterator["psycopg.Connection[Any]"]:
         yield connection
 
 
+@pytest.fixture(scope="module")
+def dba(servers: Servers, database_url: str) -> Iterator["psycopg.Connection[Any]"]:
+    """Raw SQL of a superuser there."""
+    with psycopg.connect(databases.as_superuser(servers, database_url), autocommit=True) as connection:
+        yield connection
+
+
 @pytest.mark.parametrize(
     "statement",
     [
