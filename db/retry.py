@@ -31,6 +31,7 @@ def retried(
     *,
     patience_seconds: float = 0.0,
     pause: Callable[[float], None] = sleep,
+    after: Callable[[BaseException], bool] = retryable,
 ) -> T:
     """Run `work` until it meets no fault of the infrastructure; returns what it returns.
 
@@ -38,6 +39,7 @@ def retried(
         work: called with the fault that ended the attempt before, or None. It must be safe to repeat.
         patience_seconds: how long to go on, even if its attempts are used up.
         pause: how to wait between two attempts.
+        after: the faults after which it is safe to repeat.
 
     Raises:
         DBAPIError: the last fault, or one that a further attempt would meet again.
@@ -48,7 +50,7 @@ def retried(
             return work(before)
         except DBAPIError as fault:
             used_up = attempt >= (COLLISIONS if collided(fault) else FAULTS)
-            if not retryable(fault) or (used_up and monotonic() >= until):
+            if not after(fault) or (used_up and monotonic() >= until):
                 raise
             before = fault
         chance = random()  # noqa: S311 - jitter, not a secret

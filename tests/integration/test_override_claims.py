@@ -124,3 +124,28 @@ def test_the_oldest_workstreams_are_completed_and_failed_by_hand(
     assert trail(client, step["workstream"])[-1] == "all_steps_succeed"
     with pytest.raises(CannotOverride, match="fail-task is for instances of task or step, not for"):
         fail_task(runtime, str(step["workstream"]), BY_HAND)
+
+
+COLLIDE_ONCE = """
+CREATE SEQUENCE public.tries;
+GRANT USAGE ON public.tries TO PUBLIC;
+CREATE FUNCTION public.collide() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('public.tries') = 1 THEN
+        RAISE 'deadlock detected' USING ERRCODE = 'deadlock_detected';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER collides AFTER UPDATE ON interlock.tasks EXECUTE FUNCTION public.collide()"""
+
+
+def test_an_override_that_collides_with_a_claim_is_made_again_and_its_moves_once(
+    runtime: Runtime, client: Client, site: Site, dba: Dba
+) -> None:
+    task, _ = site.queue(2)
+    before = len(trail(client, task))
+    dba.execute(COLLIDE_ONCE)
+    done = skip_step(runtime, str(task), BY_HAND)
+    assert [move.to_state for move in done.moves] == ["cancelled"]
+    assert (state(client, task), len(trail(client, task))) == ("cancelled", 1 + before)
+    assert dba.execute("SELECT last_value > 1 FROM public.tries").fetchone() == (True,)

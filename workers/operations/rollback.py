@@ -25,7 +25,14 @@ from interlock.workers.git.rollback import compensate
 from interlock.workers.git.rollback_plan import CompensationPlan
 from interlock.workers.git.worktree import follow
 from interlock.workers.operations.rollback_checks import callbacks_of
-from interlock.workers.overrides.transaction import Done, MadeMove, OverrideOrder, operating, require_operator
+from interlock.workers.overrides.transaction import (
+    Done,
+    MadeMove,
+    OverrideOrder,
+    again_if_collided,
+    operating,
+    require_operator,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput, InterlockError, Refused
 from interlock.workflows.input.arguments import door
@@ -241,6 +248,7 @@ def _repository(where: Workplace) -> Repository:
     return found
 
 
+@again_if_collided
 def _fire(runtime: Runtime, entry: PatchEntry, compensation: Mapping[str, Any], order: OverrideOrder) -> Done:
     """Fire `roll_back` on the ledger entry. Its guards are checked, because it leaves a terminal state (POLICY-6)."""
     with operating(runtime, order, "rollback-patch", entry["ledger_id"]) as operation:

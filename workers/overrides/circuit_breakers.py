@@ -6,7 +6,7 @@ from interlock.db.orchestration import breakers
 from interlock.db.orchestration.breakers import Breaker
 from interlock.workers.circuit_breakers import known
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import Done, OverrideOrder, operating
+from interlock.workers.overrides.transaction import Done, OverrideOrder, again_if_collided, operating
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 
@@ -30,6 +30,7 @@ def reset(runtime: Runtime, project: str, tool_id: str, order: OverrideOrder) ->
 
 
 @door
+@again_if_collided
 def reset_breaker(runtime: Runtime, ref: str | UUID, order: OverrideOrder) -> Done:
     """Close a breaker through the machine's own transitions, so an open one is half-open for an instant.
 

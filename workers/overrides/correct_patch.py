@@ -21,7 +21,15 @@ from interlock.workers.engine import creation
 from interlock.workers.engine.creation import Birth
 from interlock.workers.overrides.retry_workstream import WorkstreamRetry, require_retryable
 from interlock.workers.overrides.task_replacement import SPENT, Correction, TaskReplacement, base_name, in_order
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import FreeText, door
 from interlock.workflows.machines.orchestration.reserved_fields import without_command
@@ -30,6 +38,7 @@ from interlock.workflows.scheduling.next_trigger import ENDED
 
 
 @door
+@again_if_collided
 def correct_patch(
     runtime: Runtime, based_on: str, text: FreeText | None, order: OverrideOrder, *, workstream: str | None = None
 ) -> Done:

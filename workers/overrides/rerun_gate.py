@@ -8,12 +8,21 @@ from interlock.db.operations import overrides
 from interlock.db.operations.overrides import OverriddenGate
 from interlock.workers.overrides.task_replacement import TaskReplacement, require_unended
 from interlock.workers.overrides.tasks import require_no_open_patch
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 
 
 @door
+@again_if_collided
 def rerun_gate(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Run a failed gate again, once what was wrong outside is mended: the same command, as a new gate.
 

@@ -7,13 +7,22 @@ from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import target_state
 from interlock.workers.overrides.task_replacement import SPENT, TaskReplacement, require_unended
 from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, require_of_a_run
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 from interlock.workflows.scheduling import next_trigger
 
 
 @door
+@again_if_collided
 def reset_task(runtime: Runtime, ref: str, order: OverrideOrder, *, clear_retry_count: bool = False) -> Done:
     """Restart a task from the beginning, as a new task in its place. A task that has not ended is cancelled first.
 
@@ -40,6 +49,7 @@ def reset_task(runtime: Runtime, ref: str, order: OverrideOrder, *, clear_retry_
 
 
 @door
+@again_if_collided
 def skip_step(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Leave a step (a task) out: it is cancelled, and its dependents go on without it. Raises as `reset_task`.
 

@@ -27,7 +27,15 @@ from interlock.workers.overrides.task_replacement import (
     give_commands,
 )
 from interlock.workers.overrides.tasks import require_no_open_patch
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 from interlock.workflows.output.suggestions import offered
@@ -38,6 +46,7 @@ ROLES = {"workstream": ("depends_on", "gates"), "test_gate": ("depends_on",)}
 
 
 @door
+@again_if_collided
 def retry_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Do a failed or cancelled workstream again in the same run: a new one in its place, with new tasks and gates.
 

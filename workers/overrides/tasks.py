@@ -14,7 +14,15 @@ from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.db.operations.overrides import OverriddenTask
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input.arguments import door
@@ -33,6 +41,7 @@ class TaskDetails:
 
 
 @door
+@again_if_collided
 def complete_task(runtime: Runtime, ref: str, order: OverrideOrder, *, output: Path | None = None) -> Done:
     """Declare a task's work done, whatever it reported, without waiting for its gates (RECOVER-7).
 
@@ -64,6 +73,7 @@ def complete_task(runtime: Runtime, ref: str, order: OverrideOrder, *, output: P
 
 
 @door
+@again_if_collided
 def fail_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Fail a task even if it has retries left; its worker stops the command. Raises as `complete_task`."""
     with operating(runtime, order, "fail-task", ref) as operation:
@@ -76,6 +86,7 @@ def fail_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
 
 
 @door
+@again_if_collided
 def unblock_task(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Let a task go on without what it still waits for, which was verified by hand (RECOVER-9).
 

@@ -5,10 +5,11 @@ so its report is what would have happened. The engine makes the moves, by the ma
 approvals are passed over (`workflows.decide`). PostgreSQL refuses the moves of anybody who is not an operator.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from psycopg.errors import LockNotAvailable
@@ -16,11 +17,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError, OperationalError
 from uuid_utils.compat import uuid7
 
-from interlock.db.connection import transaction
+from interlock.db.connection import collided, transaction
 from interlock.db.core import instances, requests, rounds
 from interlock.db.core.instances import InstanceRow
 from interlock.db.core.request_rows import OPERATOR, Right, internal
 from interlock.db.operations import operators, overrides
+from interlock.db.retry import retried
 from interlock.workers.access.tokens import Principal
 from interlock.workers.client.receipts import require_version
 from interlock.workers.engine.applier import Round
@@ -33,6 +35,8 @@ from interlock.workflows.input.arguments import record
 from interlock.workflows.output.suggestions import offered
 from interlock.workflows.versioning.shortest_path import route
 
+P = ParamSpec("P")
+T = TypeVar("T")
 GOVERNANCE = "interlock:governance"  # the project of what gives power in all others
 
 
@@ -247,6 +251,19 @@ class Operation:
                 name_of(instance), instance["id"], row["trigger"], result["from"], result["to"], passed_over
             )
             self.done.moves.append(move)
+
+
+def again_if_collided(function: Callable[P, T]) -> Callable[P, T]:
+    """Make an override again that PostgreSQL stopped for somebody else's transaction (a deadlock), as `retried` does.
+
+    Nothing of it was kept then. After a lost connection it may have been: that is for the operator to look at.
+    """
+
+    @wraps(function)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        return retried(lambda _: function(*args, **kwargs), after=collided)
+
+    return made
 
 
 @contextmanager

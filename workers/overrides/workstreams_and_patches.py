@@ -5,13 +5,22 @@ from uuid import UUID
 from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.transaction import CannotOverride, Done, Operation, OverrideOrder, name_of, operating
+from interlock.workers.overrides.transaction import (
+    CannotOverride,
+    Done,
+    Operation,
+    OverrideOrder,
+    again_if_collided,
+    name_of,
+    operating,
+)
 from interlock.workers.runtime import Runtime
 from interlock.workflows.input.arguments import door
 from interlock.workflows.output.counts import number_of
 
 
 @door
+@again_if_collided
 def fail_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Fail a workstream: its tasks are cancelled, and its work is archived (RECOVER-8).
 
@@ -26,6 +35,7 @@ def fail_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
 
 
 @door
+@again_if_collided
 def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Have a workstream validated whose tasks have all ended, even if not all of them completed (RECOVER-8).
 
@@ -45,6 +55,7 @@ def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Don
 
 
 @door
+@again_if_collided
 def drop_patch(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Discard a patch that is quarantined, or could not be applied (PATCH-7). Raises as `fail_workstream`."""
     with operating(runtime, order, "drop-patch", ref) as operation:
