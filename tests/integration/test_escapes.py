@@ -10,7 +10,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.isolation.boundary import boundary
 from interlock.workers.system import process_privacy, process_tree
 from tests import databases
-from tests.attempts import ATTEMPTS
+from tests.attempts import ATTEMPTS, CONTROLS
 from tests.escaping import ACTORS, Ground, Outcome, tried
 from tests.homes import open_directory
 
@@ -53,15 +53,16 @@ def ground(
 @pytest.mark.parametrize("ground", ["auto"], indirect=True, ids=["sandbox"])
 @actors
 def test_nothing_escapes_from_the_sandbox(ground: Ground, act: Act) -> None:
-    assert [name for name, through in tried(ground, act).items() if through] == []
+    found = tried(ground, act)
+    assert [name for name in CONTROLS if not found[name]] == [], "it failed for want of its tools"
+    assert [name for name in ATTEMPTS if found[name]] == []
 
 
 @pytest.mark.parametrize("ground", ["off"], indirect=True, ids=["none"])
 @actors
 def test_without_a_sandbox_it_is_as_the_table_says(ground: Ground, act: Act) -> None:
-    table = {name: each.open_as_root if ground.account else each.open_as_user for name, each in ATTEMPTS.items()}
     found = tried(ground, act)
-    wrong = {
-        name: "succeeds" if through else "stopped" for name, through in found.items() if through is not table[name]
-    }
+    assert [name for name in CONTROLS if not found[name]] == [], "it failed for want of its tools"
+    table = {name: each.open_as_root if ground.account else each.open_as_user for name, each in ATTEMPTS.items()}
+    wrong = {name: "succeeds" if found[name] else "stopped" for name in ATTEMPTS if found[name] is not table[name]}
     assert wrong == {}, "the table says otherwise"
