@@ -37,7 +37,7 @@ from tests.waiting import eventually
 T = TypeVar("T")
 
 pytestmark = pytest.mark.integration
-PROCESSES, TASKS = 4, 60
+PROCESSES, TASKS = 8, 200
 QUICK = {"sandbox": "off", "heartbeat_seconds": 1.0, "recovery_seconds": 4.0, "drain_seconds": 1.0}
 PATIENCE = 60.0
 
@@ -116,7 +116,7 @@ def noted(place: Path, what: str) -> list[int]:
     return [int(each.name.partition("-")[2]) for each in place.glob(f"{what}-*")]
 
 
-def test_processes_that_claim_at_once_get_each_task_once(
+def test_eight_processes_claim_two_hundred_tasks_each_once(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]"
 ) -> None:
     """TASK-16."""
