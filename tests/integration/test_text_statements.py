@@ -4,6 +4,7 @@ import asyncio
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -18,6 +19,14 @@ from interlock.workers.settings import Settings
 
 SAID = TextStatement("said", "SELECT $1 || $2", parameters=2)
 PREPARED = "SELECT count(*) AS count FROM pg_prepared_statements WHERE name = 'interlock_accept_one'"
+
+
+@pytest.fixture
+def runtime(settings: Settings) -> Iterator[Runtime]:
+    """One whose connections are all its own: kept ones may be several, which take turns."""
+    own = Runtime(settings)
+    yield own
+    own.close()
 
 
 def test_it_returns_texts_as_they_were_given_and_null_for_none(runtime: Runtime) -> None:
