@@ -1,8 +1,10 @@
 """A workstream that completes is merged once; one that fails is archived, with why."""
 
 import json
+import shutil
 from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from interlock.workers import effect_runner
 from interlock.workers.audit import report_check, signing_keys
+from interlock.workers.git.results import Refusal
 from interlock.workers.runtime import Runtime
 from tests.driving import drain_all, state
 from tests.landscape import ONE_LINE, Landscape
@@ -60,6 +63,19 @@ def test_a_workstream_without_a_repository_passes_at_once(runtime: Runtime, dba:
     land = Landscape(runtime, dba, tmp_path, repository=None)
     land.validate_and_land()
     assert state(land.client, land.workstream) == "completed"
+
+
+def test_a_link_that_a_command_puts_in_place_of_the_repository_meanwhile_is_not_followed(land: Landscape) -> None:
+    """HTTP-20"""
+    chosen = land.runtime.settings.model_copy(update={"api_plan_folders": (land.checkout.parent / "plans",)})
+    inside, away = chosen.api_plan_folders[0] / "repo", land.checkout.parent / "away"
+    shutil.copytree(land.checkout, inside)
+    place = replace(land.place, directory=inside.parent, settings=chosen)
+    assert not isinstance(place.worktree(), Refusal)
+    inside.rename(away)
+    inside.symlink_to(away)
+    assert isinstance(found := place.worktree(), Refusal)
+    assert "a link in INTERLOCK_API_PLAN_FOLDERS leads to" in str(found)
 
 
 def test_a_conflict_fails_the_workstream_with_the_files_and_it_is_archived(begun: Landscape) -> None:

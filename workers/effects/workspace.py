@@ -107,10 +107,14 @@ class Workplace:
             return None
         return Refusal(f"a link in INTERLOCK_API_PLAN_FOLDERS leads to {self.checkout}", "Name where it leads")
 
-    @cached_property
+    @property
     def _repository(self) -> Repository | Refusal:
-        """The user's repository, looked for once for each effect or task."""
-        return self._astray() or repository.find(self.checkout)
+        """The user's repository. Each time it is looked whether a link leads there: a command may have made one."""
+        return self._astray() or self._found
+
+    @cached_property
+    def _found(self) -> Repository | Refusal:
+        return repository.find(self.checkout)
 
     def _run_by_gates(self, git: Git) -> tuple[str, ...]:
         words = [(each.get("command"), each.get("shell"), each.get("cwd")) for each in self.gates]
