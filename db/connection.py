@@ -159,7 +159,7 @@ def keep_idle(connection: Connection) -> None:
 
 
 def plan_for(connection: Connection, rows: int) -> None:
-    """Before many rows, have PostgreSQL plan this session's statements anew, if instances have doubled since then.
+    """Before many rows, have PostgreSQL plan this session's statements anew, if instances have doubled since it did.
 
     What it planned while tables were small may search them from the beginning, once for each row. It has hundreds of
     plans, and to make them again takes as long as a hundred rows.

@@ -121,11 +121,8 @@ def end_all(home: Home, data: Iterable[Path]) -> bool:
 def end(found: list[psutil.Process]) -> None:
     """Ask the processes to stop, then kill those that are left. Returns when none of them runs."""
     for process in found:
-        if _is_of_a_pool(process):
-            continue  # its node ends it, and finishes or ends its current work first
-        if _is_standalone(process):
-            continue  # it ends with initdb; a signal would end it before it has deleted its shared memory
-        _signal(process, FIRST_SIGNALS.get(_program(process), signal.SIGTERM))
+        if first := _first_signal(process):
+            _signal(process, first)
     _, stubborn = psutil.wait_procs(found, timeout=POLITE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
@@ -158,16 +155,17 @@ def _is_of_a_pool(process: psutil.Process) -> bool:
     return False
 
 
-def _program(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.Error, IndexError):
-        return Path(process.cmdline()[0]).name
-    return ""
-
-
-def _is_standalone(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error, IndexError):
-        return _program(process) == "postgres" and process.cmdline()[1] in STANDALONE
-    return False
+def _first_signal(process: psutil.Process) -> signal.Signals | None:
+    """What asks a process to stop; None: it stops when another does, and must not be asked itself."""
+    if _is_of_a_pool(process):
+        return None  # its node ends it, and finishes or ends its current work first
+    words: list[str] = []
+    with contextlib.suppress(psutil.Error):
+        words = process.cmdline()
+    program = Path(words[0]).name if words else ""
+    if program == "postgres" and STANDALONE.intersection(words[1:2]):
+        return None  # it ends with initdb; a signal would end it before it has deleted its shared memory
+    return FIRST_SIGNALS.get(program, signal.SIGTERM)
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
