@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 
 from interlock.db import refusals
 from interlock.db.login import denied
-from interlock.db.schema import in_schema, lock_number
+from interlock.db.schema import lock_number
 from interlock.workflows.errors import NotYours
 from interlock.workflows.input.limits import loads
 
@@ -19,8 +19,6 @@ from interlock.workflows.input.limits import loads
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
 JUDGED = "judged"  # the constraint that a refusal names if a move breaks a rule that only PostgreSQL can judge
-MANY = 500  # rows; to plan anew takes less than they do
-_INSTANCES = in_schema("SELECT pg_relation_size('interlock.workflow_instances')")
 KEEP_IDLE = "SET LOCAL idle_in_transaction_session_timeout = 0"
 TURN_LOCK = lock_number(0x1E7100)
 # As in functions that run with their owner's rights (`doors.sql`). PostgreSQL plans the statements of a function anew
@@ -158,17 +156,12 @@ def keep_idle(connection: Connection) -> None:
     connection.exec_driver_sql(KEEP_IDLE)
 
 
-def plan_for(connection: Connection, rows: int) -> None:
-    """Before many rows, have PostgreSQL plan this session's statements anew, if instances have doubled since it did.
+def plan_anew(connection: Connection) -> None:
+    """Have PostgreSQL plan this session's statements anew, because tables have grown by thousands of rows.
 
-    What it planned while tables were small may search them from the beginning, once for each row. It has hundreds of
-    plans, and to make them again takes as long as a hundred rows.
+    What it planned while they were small may search them from the beginning, once for each row.
     """
-    if rows > MANY:
-        size = connection.exec_driver_sql(_INSTANCES).scalar_one()  # bytes
-        if size > 2 * connection.info.get("planned_for", 0):
-            connection.exec_driver_sql("DISCARD PLANS")
-            connection.info["planned_for"] = size  # forgotten with the connection
+    connection.exec_driver_sql("DISCARD PLANS")
 
 
 def take_turn(connection: Connection) -> None:
