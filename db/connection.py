@@ -26,6 +26,8 @@ TURN_LOCK = lock_number(0x1E7100)
 SEARCH_PATH = " -c search_path=pg_catalog,pg_temp"
 # Whatever the login or the database has as its own: what waits for a lock reads what was committed meanwhile (LIMIT-4).
 ISOLATION = r" -c default_transaction_isolation=read\ committed"
+# A session keeps what it planned while tables were small: so each plan looks rows up by an index (ADR 42).
+PLANS = " -c enable_seqscan=off -c jit=off"
 # What a caller has abandoned by closing its connection does not run on.
 CONNECTION_CHECK = " -c client_connection_check_interval=2s"
 POOL_SIZE = 10  # opened when they are needed, and kept: to open one costs as much as dozens of statements
@@ -62,7 +64,8 @@ def make_engine(
             "keepalives_idle": 10,
             "options": "-c timezone=UTC -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
             + SEARCH_PATH
-            + ISOLATION,
+            + ISOLATION
+            + PLANS,
         },
     )
     if lent:
@@ -154,14 +157,6 @@ def take_lock(connection: Connection, number: int) -> None:
 def keep_idle(connection: Connection) -> None:
     """Let this transaction wait for as long as it takes while its process does something else."""
     connection.exec_driver_sql(KEEP_IDLE)
-
-
-def plan_anew(connection: Connection) -> None:
-    """Have PostgreSQL plan this session's statements anew, because tables have grown by thousands of rows.
-
-    What it planned while they were small may search them from the beginning, once for each row.
-    """
-    connection.exec_driver_sql("DISCARD PLANS")
 
 
 def take_turn(connection: Connection) -> None:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Uuid, column, insert, literal, select, values
 
-from interlock.db.connection import plan_anew
 from interlock.db.core.archive import records
 from interlock.db.schema import in_schema
 from interlock.db.statements import execute
@@ -65,7 +64,6 @@ class Origin:
 _STORE = in_schema("""
 INSERT INTO interlock.commands SELECT * FROM json_populate_recordset(NULL::interlock.commands, %(rows)s::json)
 """)
-MANY = 500  # to plan anew takes less than they do
 FIELDS = tuple(CommandRow.__dataclass_fields__)
 
 
@@ -77,8 +75,6 @@ def store(connection: Connection, run_id: UUID, rows_by_id: Mapping[UUID, Comman
     """
     common = {"run_id": run_id, "source": origin.source, "made_by": origin.by, "reason": origin.reason}
     rows = [{"workflow_id": each, **common, **_columns(row)} for each, row in rows_by_id.items()]
-    if len(rows) > MANY:
-        plan_anew(connection)
     execute(connection, _STORE, rows)
 
 
@@ -92,8 +88,6 @@ def copy(connection: Connection, new_by_old: Mapping[UUID, UUID], origin: Origin
     """
     if not new_by_old:
         return
-    if len(new_by_old) > MANY:
-        plan_anew(connection)
     pairs = values(column("old", Uuid), column("new", Uuid), name="pairs").data([*new_by_old.items()])
     other = {"source": origin.source, "made_by": origin.by, "reason": origin.reason} if origin else {}
     changed = {"workflow_id": pairs.c.new} | {name: literal(value) for name, value in other.items()}
