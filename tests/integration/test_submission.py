@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ from tests.working import hire, settle, states, work
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plans"
-MANY = 10_000
+MANY, SECONDS = 10_000, 90.0  # it takes five on a slow machine; there 98 with plans for small tables
 Dba = psycopg.Connection[tuple[Any, ...]]
 Submit = Callable[..., Run]
 
@@ -234,14 +235,13 @@ def test_what_a_plan_leaves_out_of_a_tool_is_as_the_settings_say(
 
 def read_through(dba: Dba) -> int:
     """Rows that were read by going through whole tables, instead of by an index."""
-    dba.execute("SELECT pg_stat_clear_snapshot()")
     (rows,) = dba.execute(
         "SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables WHERE schemaname = 'interlock'"
     ).fetchone() or (0,)
     return int(rows)
 
 
-def test_ten_thousand_tasks_are_submitted_without_reading_through_tables(submitted: Submit, dba: Dba) -> None:
+def test_ten_thousand_tasks_are_submitted_in_seconds(submitted: Submit, dba: Dba) -> None:
     for number in range(10):  # PostgreSQL now keeps plans for small tables
         submitted(read_plan(plan_of("id: w, tasks: [{id: t, command: [x]}]")), run_name=f"small-{number}")
     (small,) = dba.execute("SELECT count(*) FROM tasks").fetchone() or ()
@@ -251,8 +251,9 @@ def test_ten_thousand_tasks_are_submitted_without_reading_through_tables(submitt
         f"{{id: t{n}, command: [x], depends_on: [{f't{n - 1}' if n else ''}]}}" for n in reversed(range(each))
     )
     plan = read_plan(plan_of(*(f"id: w{n}, tasks: [{chain}]" for n in range(10))))
-    before = read_through(dba)
+    before, began = read_through(dba), monotonic()
     submitted(plan)
+    assert monotonic() - began < SECONDS
     assert read_through(dba) - before < 100 * MANY  # plans for small tables read 800 million rows; others, a few
     assert dba.execute("SELECT count(*), sum(unmet) FROM tasks").fetchone() == (MANY + small, MANY - 10)
     assert dba.execute("SELECT count(*) FROM workflow_links").fetchone() == (MANY - 10,)
