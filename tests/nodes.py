@@ -19,6 +19,7 @@ from tests.cli.terminal import FORKS, become
 from tests.waiting import eventually
 
 READY_SECONDS = 30.0
+LOG_CHARACTERS = 6000  # of a node's log, printed where its test fails
 CELERY = ("-m", "celery")  # a program: Celery as a child of ours, for its exit code or what it reads when imported
 
 
@@ -76,6 +77,9 @@ def node(
         try:
             eventually(lambda: started.ready, timeout=READY_SECONDS)
             yield started
+        except BaseException:  # the test has failed: pytest shows what is printed, and the log itself is deleted
+            print(f"the end of {log.name}:\n{log.read_text(errors='replace')[-LOG_CHARACTERS:]}")
+            raise
         finally:
             started.kill()
 
