@@ -14,9 +14,17 @@ MOST_DIGITS = 131_072  # digits before the decimal point in PostgreSQL's numeric
 MOST_DEEP = 100_000  # far more than PostgreSQL's own stack allows
 PYTHONS_DIGITS = 4_000  # longer integers are read as Decimal; Python's int limit is 4,300 digits
 
-BLANKS = re.compile(r"[ \t\n\r]*")
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-WORDS: Mapping[str, Any] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+BLANKS = r"[ \t\n\r]*"
+SKIPPED = re.compile(BLANKS)
+BEGUN = re.compile(  # a value: a collection, which may also end here, a string's quote, a word, or a number
+    rf"{BLANKS}(?:([\[]{BLANKS}\]?|[{{]{BLANKS}\}}?)"
+    r'|(")|(true|false|null)|(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?)'
+)
+KEY = re.compile(rf'{BLANKS}"([^"\\\x00-\x1f]*)"{BLANKS}:')  # one without escapes
+MARK = re.compile(rf'{BLANKS}([,:"}}\]])')
+WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+COLLECTIONS = (dict, list, Mapping)
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def read(text: str | bytes) -> Any:
@@ -32,33 +40,41 @@ def read(text: str | bytes) -> Any:
 def printed(value: Any) -> str:
     """A value as PostgreSQL prints jsonb: keys sorted by length, then by bytes; one space after `:` and `,`."""
     done: list[str] = []
-    waiting: list[tuple[bool, Any]] = [(False, value)]  # a stack: (already text, part)
+    waiting = [_part(value)]  # a stack: texts, and collections that are still to be printed
     while waiting:
-        is_text, each = waiting.pop()
-        if is_text:
+        each = waiting.pop()
+        if isinstance(each, str):
             done.append(each)
-        elif isinstance(each, Mapping):
-            keys = sorted(each, key=lambda key: (len(key.encode()), key.encode()))
-            parts = [((True, f"{_scalar(key)}: "), (False, each[key])) for key in keys]
-            waiting += _stacked("{", parts, "}")
-        elif isinstance(each, list):
-            waiting += _stacked("[", [((False, part),) for part in each], "]")
         else:
-            done.append(_scalar(each))
+            waiting += reversed(_elements(each) if isinstance(each, list) else _members(each))
     return "".join(done)
 
 
-def _stacked(first: str, parts: list[Any], last: str) -> list[tuple[bool, Any]]:
-    stack: list[tuple[bool, Any]] = [(True, last)]
-    for number in range(len(parts) - 1, -1, -1):
-        stack += reversed(parts[number])
-        if number:
-            stack.append((True, ", "))
-    return [*stack, (True, first)]
+def _elements(values: list[Any]) -> list[Any]:
+    parts: list[Any] = []
+    before = "["
+    for value in values:
+        parts += (before, _part(value))
+        before = ", "
+    return [*parts, "]" if values else "[]"]
 
 
-def _scalar(value: Any) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+def _members(values: Mapping[str, Any]) -> list[Any]:
+    parts: list[Any] = []
+    before = "{"
+    for _, _, key in sorted((len(name := key.encode()), name, key) for key in values):
+        parts += (f"{before}{_encode(key)}: ", _part(values[key]))
+        before = ", "
+    return [*parts, "}" if values else "{}"]
+
+
+def _part(value: Any) -> Any:
+    """A scalar's text, or the collection."""
+    if isinstance(value, str):
+        return _encode(value)
+    if isinstance(value, COLLECTIONS):
+        return value
+    return format(value, "f") if isinstance(value, Decimal) else _encode(value)
 
 
 def _integer(digits: str) -> int | Decimal:
@@ -96,31 +112,28 @@ class _Reader:
 
     def _begin(self) -> tuple[Any] | None:
         """Read the next value; None for a collection with elements, which is now open."""
-        match self._next():
-            case "[":
-                return self._collection([], "]")
-            case "{":
-                return self._collection({}, "}")
-            case '"':
+        begun = BEGUN.match(self._text, self._at)
+        if begun is None:
+            raise self._wrong("a value")
+        self._at = begun.end()
+        match begun.lastindex:
+            case 1:
+                return self._collection(begun[1])
+            case 2:
                 return (self._string(),)
-            case letter if letter in WORDS and self._text.startswith(WORDS[letter][0], self._at - 1):
-                word, value = WORDS[letter]
-                self._at += len(word) - 1
-                return (value,)
-            case _:
-                number = NUMBER.match(self._text, self._at - 1)
-                if number is None:
-                    raise self._wrong("a value")
-                self._at = number.end()
-                return (_number(number[0]) if number[1] or number[2] else _integer(number[0]),)
+            case 3:
+                return (WORDS[begun[3]],)
+            case 4:
+                return (_integer(begun[4]),)
+        return (_number(begun[0][begun.start(4) - begun.start() :]),)
 
-    def _collection(self, value: Any, closing: str) -> tuple[Any] | None:
-        if self._peek() == closing:
-            self._next()
+    def _collection(self, begun: str) -> tuple[Any] | None:
+        value: Any = [] if begun[0] == "[" else {}
+        if begun[-1] in "]}":
             return (value,)
         if len(self._open) == MOST_DEEP:
             raise ValueError(f"nested more than {MOST_DEEP:,} deep")
-        self._open.append((value, self._key() if closing == "}" else None))
+        self._open.append((value, None if begun[0] == "[" else self._key()))
         return None
 
     def _put(self, value: Any) -> tuple[Any] | None:
@@ -130,20 +143,18 @@ class _Reader:
             collection.append(value)
         else:
             collection[key] = value
-        match self._next():
-            case ",":
-                self._open.append((collection, None if key is None else self._key()))
-                return None
-            case closing if closing == ("]" if key is None else "}"):
-                return (collection,)
-        raise self._wrong("a comma or the end of what was begun")
+        if self._mark("a comma or the end of what was begun", ",]" if key is None else ",}") != ",":
+            return (collection,)
+        self._open.append((collection, None if key is None else self._key()))
+        return None
 
     def _key(self) -> str:
-        if self._next() != '"':
-            raise self._wrong("a key")
+        if plain := KEY.match(self._text, self._at):
+            self._at = plain.end()
+            return plain[1]
+        self._mark("a key", '"')
         key = self._string()
-        if self._next() != ":":
-            raise self._wrong("a colon")
+        self._mark("a colon", ":")
         return key
 
     def _string(self) -> str:
@@ -151,18 +162,20 @@ class _Reader:
         text, self._at = scanstring(self._text, self._at, True)
         return text
 
+    def _mark(self, expected: str, marks: str) -> str:
+        """Read the next mark, one of `marks`."""
+        found = MARK.match(self._text, self._at)
+        if found is None or found[1] not in marks:
+            raise self._wrong(expected)
+        self._at = found.end()
+        return found[1]
+
     def _end(self) -> None:
-        if self._peek():
+        if self._skipped() != len(self._text):
             raise self._wrong("the end")
 
-    def _peek(self) -> str:
-        self._at = BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr] # always matches, if only the empty string
-        return self._text[self._at : self._at + 1]
-
-    def _next(self) -> str:
-        found = self._peek()
-        self._at += 1
-        return found
+    def _skipped(self) -> int:
+        return SKIPPED.match(self._text, self._at).end()  # type: ignore[union-attr] # matches the empty string too
 
     def _wrong(self, expected: str) -> ValueError:
-        return ValueError(f"expected {expected} at character {self._at}")
+        return ValueError(f"expected {expected} at character {self._skipped() + 1}")
