@@ -10,6 +10,9 @@ def meant(written: object, known: Iterable[str], cutoff: float = 0.6) -> str | N
     Args:
         written: whatever somebody gave as a name.
         known: the names that there are.
-        cutoff: how alike they must be, from 0 to 1 (difflib, `SequenceMatcher.ratio`).
+        cutoff: how alike they must be, more than 0, to 1 (difflib, `SequenceMatcher.ratio`).
     """
-    return next(iter(get_close_matches(str(written), list(known), n=1, cutoff=cutoff)), None)
+    text = str(written)
+    letters = set(text)
+    possible = [each for each in known if not letters.isdisjoint(each)]  # others are not alike at all: their ratio is 0
+    return next(iter(get_close_matches(text, possible, n=1, cutoff=cutoff)), None) if possible else None
