@@ -3,6 +3,7 @@
 Lines on standard input: `call N BEFORE|HALF|AFTER` or `time SECONDS`; on standard output, how each child ended.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -22,19 +23,21 @@ MAX_BYTES = 4_000  # so that parts are set aside all the time
 
 
 def main(directory: Path) -> None:
-    with closing(Runtime(Settings())) as runtime, runtime.database.connect():
-        pass  # so that each child need not import what a connection takes
-    for line in sys.stdin:
-        how, number, *where = line.split()
-        pid = os.fork()
-        if pid == 0:
-            _relay(directory, how, float(number), where[0] if where else "")
-        _, status = os.waitpid(pid, 0)
-        print("killed" if os.WIFSIGNALED(status) else f"ended {os.WEXITSTATUS(status)}", flush=True)
+    with closing(Runtime(Settings())) as runtime:
+        with runtime.database.connect():
+            pass  # so that no child need import what a connection takes, nor ask what server this is
+        runtime.database.dispose()  # or all children would talk over that one connection
+        gc.freeze()
+        for line in sys.stdin:
+            how, number, *where = line.split()
+            pid = os.fork()
+            if pid == 0:
+                _relay(runtime, directory, how, float(number), where[0] if where else "")
+            _, status = os.waitpid(pid, 0)
+            print("killed" if os.WIFSIGNALED(status) else f"ended {os.WEXITSTATUS(status)}", flush=True)
 
 
-def _relay(directory: Path, how: str, number: float, where: str) -> None:
-    runtime = Runtime(Settings())
+def _relay(runtime: Runtime, directory: Path, how: str, number: float, where: str) -> None:
     with runtime.database.connect():
         pass  # connecting takes longer than all that follows
     if how == "call":
