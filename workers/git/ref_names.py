@@ -5,11 +5,13 @@ import re
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 LONGEST = 60
+OURS = "interlock/"
+PLAIN = re.compile(rf"{OURS}[A-Za-z0-9_-]+/[A-Za-z0-9_-]+")  # what `branch_name` makes; git accepts all of it
 
 
 def branch_name(run: str, workstream: str) -> str:
     """The branch of a workstream: `interlock/<run>/<workstream>`, both made safe."""
-    return f"interlock/{safe(run)}/{safe(workstream)}"
+    return f"{OURS}{safe(run)}/{safe(workstream)}"
 
 
 def safe(name: str) -> str:

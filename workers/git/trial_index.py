@@ -96,13 +96,17 @@ def between(git: Git, old: str, new: str) -> tuple[FileChange, ...]:
         git: at the repository.
         old, new: trees, or commits that stand for their trees.
     """
-    command = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
-    counts = {
-        path: counted
-        for *counted, path in (each.split("\t", 2) for each in git.records(*command, "--numstat", old, new))
-    }
-    entries = iter(git.records(*command, "--raw", old, new))
-    return tuple(_change(git, old, entry, path, counts) for entry, path in zip(entries, entries, strict=True))
+    command = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--raw", "--numstat")
+    records = iter(git.records(*command, old, new))  # all entries, each with its path after it, then all counts
+    entries = list[tuple[str, str]]()
+    counts = dict[str, Sequence[str]]()
+    for record in records:
+        if record.startswith(":"):
+            entries.append((record, next(records)))
+        else:
+            *counted, path = record.split("\t", 2)
+            counts[path] = counted
+    return tuple(_change(git, old, entry, path, counts) for entry, path in entries)
 
 
 def _change(git: Git, old: str, entry: str, path: str, counts: Mapping[str, Sequence[str]]) -> FileChange:

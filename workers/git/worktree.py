@@ -11,12 +11,11 @@ from interlock.workers.git import repository as place
 from interlock.workers.git.command import Git
 from interlock.workers.git.git_directories import MARK, RECORD, LockedWorktree, own_directory
 from interlock.workers.git.lock import LOCK_SECONDS, held
+from interlock.workers.git.ref_names import OURS, PLAIN
 from interlock.workers.git.repository import Repository
 from interlock.workers.git.results import Refusal
 from interlock.workers.isolation.apart import OURSELVES, Isolation
 from interlock.workflows.errors import InterlockError
-
-OURS = "interlock/"
 
 
 class NotAWorktree(InterlockError):
@@ -67,7 +66,7 @@ def open_worktree(
     found = place.find(repository)
     if isinstance(found, Refusal):
         return found
-    if not branch.startswith(OURS) or found.git().run("check-ref-format", f"refs/heads/{branch}", accept=(0, 1)).status:
+    if not _can_name(found.git(), branch):
         return Refusal(f"{branch!r} cannot name a workstream's branch", "Make one with `ref_names.branch_name`")
     wanted = Worktree(found, path.absolute(), branch, base_branch, isolation)
     with place.hold(found, timeout_seconds=lock_seconds) as git:
@@ -76,6 +75,13 @@ def open_worktree(
                 f"{repository} has no branch {base_branch!r} with a commit", "Make it first, or name another base"
             )
         return _open(git, wanted, base)
+
+
+def _can_name(git: Git, branch: str) -> bool:
+    """Whether it can be a workstream's branch. Git is asked only about names that `branch_name` did not make."""
+    if PLAIN.fullmatch(branch):
+        return True
+    return branch.startswith(OURS) and not git.run("check-ref-format", f"refs/heads/{branch}", accept=(0, 1)).status
 
 
 def _open(git: Git, wanted: Worktree, base: str) -> Worktree | Refusal:
