@@ -111,7 +111,7 @@ title: No cent is lost
 repository: {{path: wallet, allowed_paths: ["*.py", "*.md", "tests/**"]}}
 defaults:
   backoff: {{base: 1s, cap: 2s}}
-  env: {{PYTHONDONTWRITEBYTECODE: 1}}
+  env: {{PYTHONDONTWRITEBYTECODE: 1, PYTEST_DISABLE_PLUGIN_AUTOLOAD: 1}}  # whatever is installed here
 workstreams:
   - id: fix
     critical: true
@@ -125,7 +125,7 @@ workstreams:
         reruns: 1
         shell: |
           test -f .git/second-try || {{ touch .git/second-try; echo "the test machine ran out of memory"; exit 137; }}
-          exec {python} -m pytest -q -p no:cacheprovider -p no:randomly --rootdir . tests
+          exec {python} -m pytest -q -p no:cacheprovider --rootdir . tests
     tasks:
       - id: split
         title: Share out the odd cents
