@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -20,14 +20,17 @@ from tests.waiting import eventually
 
 READY_SECONDS = 30.0
 LOG_CHARACTERS = 6000  # of a node's log, printed where its test fails
-CELERY = ("-m", "celery")  # a program: Celery as a child of ours, for its exit code or what it reads when imported
+CELERY = ("-m", "celery")  # a program: Celery in an interpreter of its own, for what it reads when it is imported
+
+Begun = tuple[psutil.Process, Callable[[], int | None]]
 
 
 @dataclass(frozen=True)
 class Node:
-    """A running Celery process, the leader of its own process group; only with a `program` it is a child of ours."""
+    """A running Celery process, the leader of its own process group. `code` gives its exit code; None: it runs."""
 
     process: psutil.Process
+    code: Callable[[], int | None]
     ready_file: Path
     log: Path
 
@@ -72,8 +75,8 @@ def node(
     named = ("-n", f"{name}@tests") if arguments[0] == "worker" else ()
     words = ("-A", app, *arguments, *named)
     variables = {**environment(settings), "INTERLOCK_READY_FILE": str(ready_file), **env}
-    with _executed(program, words, variables, directory, log) if program else _forked(words, variables, log) as process:
-        started = Node(process, ready_file, log)
+    with _executed(program, words, variables, directory, log) if program else _forked(words, variables, log) as begun:
+        started = Node(*begun, ready_file, log)
         try:
             eventually(lambda: started.ready, timeout=READY_SECONDS)
             yield started
@@ -85,11 +88,11 @@ def node(
 
 
 @contextlib.contextmanager
-def _forked(words: tuple[str, ...], env: Mapping[str, str], log: Path) -> Iterator[psutil.Process]:
+def _forked(words: tuple[str, ...], env: Mapping[str, str], log: Path) -> Iterator[Begun]:
     process = FORKS.Process(target=_lead, args=(words, env, log))
     process.start()
     try:
-        yield psutil.Process(process.pid)
+        yield psutil.Process(process.pid), lambda: process.exitcode
     finally:
         process.kill()
         process.join()
@@ -104,9 +107,9 @@ def _lead(words: tuple[str, ...], env: Mapping[str, str], log: Path) -> None:
 @contextlib.contextmanager
 def _executed(
     program: tuple[str, ...], words: tuple[str, ...], env: Mapping[str, str], directory: Path, log: Path
-) -> Iterator[psutil.Process]:
+) -> Iterator[Begun]:
     with log.open("wb") as output:
-        yield psutil.Popen(
+        process = psutil.Popen(
             [sys.executable, *process_privacy.marked(directory), *program, *words],
             env=env,
             stdin=subprocess.DEVNULL,
@@ -114,3 +117,4 @@ def _executed(
             stderr=output,
             start_new_session=True,
         )
+        yield process, process.poll

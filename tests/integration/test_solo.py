@@ -12,7 +12,7 @@ import pytest
 from interlock.db.connection import transaction
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
-from tests.nodes import CELERY, Node, node
+from tests.nodes import Node, node
 from tests.rights import fire
 from tests.waiting import eventually
 
@@ -33,7 +33,7 @@ def own(knowing: Callable[..., Runtime]) -> Iterator[Client]:
 def solo(own: Client, tmp_path: Path) -> Solo:
     def start(app: str = IMPATIENT, **env: str) -> AbstractContextManager[Node]:
         words = ("worker", "-Q", "triggers", "--pool", "solo")
-        return node(own.runtime.settings, tmp_path, *words, program=CELERY, app=app, **env)
+        return node(own.runtime.settings, tmp_path, *words, app=app, **env)
 
     return start
 
@@ -77,7 +77,7 @@ def test_one_that_does_not_hear_ends_its_node_which_says_where_it_was(
 ) -> None:
     with solo() as worker:
         step(own, mine, how)
-        assert eventually(worker.process.poll) == -ended_by
+        assert eventually(worker.code) == -ended_by
         assert "_hangs_or_kills" in worker.log.read_text()
     assert request(own, mine)["status"] == "pending", "nothing was written, and nothing is lost"
 
@@ -86,8 +86,8 @@ def test_a_node_that_has_grown_ends_after_its_task(own: Client, mine: UUID, solo
     with solo(MOST_KIB="1") as worker:
         receipt = own.wait([step(own, mine, "not at all")])[0]
         assert receipt.status == "applied"
-        eventually(lambda: worker.ended)
-        assert worker.process.returncode == 0
+        eventually(lambda: worker.code() is not None)
+        assert worker.code() == 0
         assert "node_has_grown" in worker.log.read_text()
 
 
@@ -99,6 +99,6 @@ def test_sigterm_lets_the_task_at_work_come_to_its_end(own: Client, mine: UUID, 
         worker.process.terminate()
         eventually(lambda: "Warm shutdown" in worker.log.read_text())
         other.rollback()
-        eventually(lambda: worker.ended)
-        assert worker.process.returncode == 0
+        eventually(lambda: worker.code() is not None)
+        assert worker.code() == 0
     assert own.wait([fired])[0].status == "applied"
