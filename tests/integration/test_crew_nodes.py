@@ -40,6 +40,7 @@ pytestmark = pytest.mark.integration
 PROCESSES, TASKS = 8, 200
 QUICK = {"sandbox": "off", "heartbeat_seconds": 1.0, "recovery_seconds": 4.0, "drain_seconds": 1.0}
 PATIENCE = 60.0
+WORKING = ("worker", "-Q", "work", "-c", "1")
 
 
 @pytest.fixture
@@ -76,15 +77,14 @@ def engine(client: Client) -> Iterator[None]:
     thread.join()
 
 
-def working(settings: Settings, directory: Path) -> Any:
+def working(settings: Settings, directory: Path, *words: str) -> Any:
     """A node whose process is a worker."""
-    return node(settings, directory, "worker", "-Q", "work", "-c", "1")
+    return node(settings, directory, *WORKING, *words)
 
 
-def stoppable(settings: Settings, directory: Path, processes: int = 1) -> Any:
-    """A node whose processes are workers, with the SIGTERM of the supervisor's parts, which Celery reads once."""
-    words = ("worker", "-Q", "work", "-c", str(processes))
-    return node(settings, directory, *words, program=CELERY, REMAP_SIGTERM="SIGQUIT")
+def in_container(settings: Settings, directory: Path) -> Any:
+    """The same, with the SIGTERM of a container's node, which Celery reads once. The supervisor sends SIGQUIT."""
+    return node(settings, directory, *WORKING, program=CELERY, REMAP_SIGTERM="SIGQUIT")
 
 
 def sweeping_until(found: Callable[[], T], runtime: Runtime, dba: "psycopg.Connection[Any]") -> T:
@@ -155,7 +155,7 @@ def test_pool_processes_enlist_work_and_leave(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     site = Site(client, project)
-    with stoppable(quick, tmp_path, 2) as started:
+    with working(quick, tmp_path, "-c", "2") as started:
         crew = eventually(lambda: _idle(dba, 2), PATIENCE)
         tasks = site.submit(6, required_capabilities=["python"])
         _all_completed(client, tasks)
@@ -163,7 +163,7 @@ def test_pool_processes_enlist_work_and_leave(
         assert said["stdout"] == "done\n"
         assert said["exit_code"] == 0
         eventually(lambda: _idle(dba, 2), PATIENCE)
-        started.process.send_signal(signal.SIGTERM)
+        started.process.send_signal(signal.SIGQUIT)
         started.process.wait(PATIENCE)
     eventually(lambda: {state(client, each) for each in crew} == {"shutdown"}, PATIENCE)
 
@@ -242,7 +242,7 @@ def test_a_killed_pool_process_is_noticed_by_the_one_that_takes_its_place(
 def test_a_stopped_node_gives_back_what_outlasts_its_patience(
     quick: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
-    with stoppable(quick, tmp_path) as stopping:
+    with in_container(quick, tmp_path) as stopping:
         worker, task = _at_work(client, project, dba, tmp_path)
         (command,) = noted(tmp_path, "begun")
         stopping.process.send_signal(signal.SIGTERM)
@@ -256,11 +256,11 @@ def test_a_stopped_node_finishes_what_it_can_and_takes_no_more(
     settings: Settings, client: Client, project: str, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
     patient = settings.model_copy(update={"drain_seconds": 8.0})
-    with stoppable(patient, tmp_path) as stopping:
+    with working(patient, tmp_path) as stopping:
         eventually(lambda: _idle(dba, 1), PATIENCE)
         first, second = Site(client, project).submit(2, command=slow(tmp_path))
         eventually(lambda: noted(tmp_path, "begun"), PATIENCE)
-        stopping.process.send_signal(signal.SIGTERM)
+        stopping.process.send_signal(signal.SIGQUIT)
         eventually(lambda: "Initiating Soft Shutdown" in stopping.log.read_text(), PATIENCE)
         (tmp_path / "go").touch()
         eventually(lambda: state(client, first) == "completed", PATIENCE)
