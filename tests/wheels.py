@@ -3,13 +3,18 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 # A program that runs others, and commands, one after another: to start and import Interlock takes each a second.
 SEVERAL = """
-import json, sys
+import json, os, sys
 
-for step in json.loads(sys.argv[1]):
+steps = os.fdopen(os.dup(0))
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+for step in map(json.loads, steps):
     code = 0
     if isinstance(step, str):
         exec(step, {})
@@ -17,8 +22,10 @@ for step in json.loads(sys.argv[1]):
         from interlock.cli.main import run
         sys.argv = ["interlock", *step]
         code = run()
+    sys.stderr.flush()
     print(f"\\0{code}\\0", end="", flush=True)
 """
+Several = Callable[..., list[tuple[str, str]]]
 
 
 def built(tree: Path, kind: str, directory: Path) -> Path:
@@ -36,12 +43,41 @@ def installed(wheel: Path, directory: Path) -> Path:
     return directory
 
 
-def in_order(*steps: str) -> str:
-    """The argument of `SEVERAL`: programs, and, after `$`, command lines (words without blanks)."""
-    return json.dumps([step.split()[1:] if step.startswith("$ ") else step for step in steps])
+@contextmanager
+def several(
+    python: Sequence[str], env: Mapping[str, str], directory: Path, errors: int | IO[str] = subprocess.STDOUT
+) -> Iterator[Several]:
+    """A process that runs what it is told, for the duration of a block.
 
+    Yields a function of programs and, after `$`, command lines (words without blanks). It returns what each printed and
+    its exit code; a program that fails ends the process, which fails the test.
+    """
+    process = subprocess.Popen(
+        [*python, "-c", SEVERAL],
+        env=env,
+        cwd=directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
 
-def answers(output: str) -> list[tuple[str, str]]:
-    """What each of `SEVERAL` printed, and its exit code."""
-    said = output.split("\0")
-    return list(zip(said[0::2], said[1::2], strict=False))
+    def one(step: str) -> tuple[str, str]:
+        assert process.stdin
+        assert process.stdout
+        print(json.dumps(step.split()[1:] if step.startswith("$ ") else step), file=process.stdin, flush=True)
+        said = ""
+        while said.count("\0") < 2:
+            part = process.stdout.read(1)
+            assert part, f"it ended: {said}"
+            said += part
+        printed, code, _ = said.split("\0")
+        return printed, code
+
+    with process:
+        try:
+            yield lambda *steps: [one(step) for step in steps]
+            said, _ = process.communicate()
+            assert (said, process.returncode) == ("", 0)
+        finally:
+            process.kill()

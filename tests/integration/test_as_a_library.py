@@ -25,7 +25,7 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.client.client import Client
 from interlock.workers.settings import Settings
 from tests import databases
-from tests.wheels import SEVERAL, answers, built, in_order
+from tests.wheels import built, several
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]  # which is built and installed once
 ROOT = Path(__file__).parents[2]
@@ -252,9 +252,9 @@ def test_it_lives_in_an_application_s_own_database(
         "APPLICATION_URL": own_database.replace("postgresql://", "postgresql+psycopg://"),
     }
 
-    def run(*words: str, ends: int = 0, **more: str) -> str:
+    def interlock(*words: str, ends: int = 0, **more: str) -> str:
         done = subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, "-m", "interlock.cli.main", *words],
             env=chosen | more,
             cwd=mine,
             stdin=subprocess.DEVNULL,
@@ -267,38 +267,34 @@ def test_it_lives_in_an_application_s_own_database(
         assert done.returncode == ends, done.stdout
         return done.stdout
 
-    def interlock(*words: str, ends: int = 0, **more: str) -> str:
-        return run("-m", "interlock.cli.main", *words, ends=ends, **more)
-
-    def several(*steps: str, **more: str) -> list[tuple[str, str]]:
-        return answers(run("-c", SEVERAL, in_order(*steps), **more))
-
     fire = f"PROJECT = {str(project)!r}\n{OWN_TRANSACTION}"
     fired = ["design ['design_complete']", "2"]
 
-    _, *migrated, (done, _) = several(
-        alembic_makes("first"), "$ migrate", "$ migrate --check", "$ migrate --yes", "$ migrate --check", fire
-    )
-    assert [each[1] for each in migrated] == ["2", "1", "0", "0"]
-    assert re.search(r"(?s)schema interlock of database.*public \(5 tables and views\).*--yes", migrated[0][0])
-    assert "Nothing was done: run `interlock migrate`" in migrated[1][0]
-    assert "nothing to do" in migrated[3][0]
-    assert done.splitlines()[-2:] == fired
+    with several((sys.executable,), chosen, mine) as run:
+        _, *migrated, (done, _) = run(
+            alembic_makes("first"), "$ migrate", "$ migrate --check", "$ migrate --yes", "$ migrate --check", fire
+        )
+        assert [each[1] for each in migrated] == ["2", "1", "0", "0"]
+        assert re.search(r"(?s)schema interlock of database.*public \(5 tables and views\).*--yes", migrated[0][0])
+        assert "Nothing was done: run `interlock migrate`" in migrated[1][0]
+        assert "nothing to do" in migrated[3][0]
+        assert done.splitlines()[-2:] == fired
 
-    (mine / "db" / "__init__.py").write_text(OWN_TABLES.replace('"runs"', '"runs", "jobs"'))
-    _, (done, code) = several(alembic_makes("second"), "$ migrate")
+        (mine / "db" / "__init__.py").write_text(OWN_TABLES.replace('"runs"', '"runs", "jobs"'))
+        _, (done, code) = run(alembic_makes("second"), "$ migrate")
     written = next((mine / "migrations" / "versions").glob("*_second.py")).read_text()
     assert [line.strip().partition("(")[0] for line in written.splitlines() if "op." in line] == ["op.create_table"]
     assert "'jobs'" in written
     assert ("revision" in done, code) == (True, "0")  # nothing is due: nobody is asked
 
-    (refused, code), (roles, _) = several("$ migrate --yes", "$ migrate --print-roles", INTERLOCK_SCHEMA="second")
-    assert ("roles are missing: second_owner, second_engine" in refused, code) == (True, "2")
-    with psycopg.connect(databases.as_superuser(servers, own_database), autocommit=True) as connection:
+    with (
+        several((sys.executable,), chosen | {"INTERLOCK_SCHEMA": "second"}, mine) as run,
+        psycopg.connect(databases.as_superuser(servers, own_database), autocommit=True) as connection,
+    ):
+        (refused, code), (roles, _) = run("$ migrate --yes", "$ migrate --print-roles")
+        assert ("roles are missing: second_owner, second_engine" in refused, code) == (True, "2")
         connection.execute(f"{roles}; GRANT second_engine TO interlock_engine; DELETE FROM tasks".encode())
-        _, (done, _), *audits = several(
-            "$ migrate --yes", fire, "$ audit verify --json", "$ audit rebuild --json", INTERLOCK_SCHEMA="second"
-        )
+        _, (done, _), *audits = run("$ migrate --yes", fire, "$ audit verify --json", "$ audit rebuild --json")
         assert done.splitlines()[-2:] == fired
         assert [(json.loads(said)["ok"], code) for said, code in audits] == [(True, "0")] * 2
         assert connection.execute(OF_ANOTHER_SCHEMA).fetchall() == []
@@ -313,9 +309,9 @@ def test_it_lives_in_an_application_s_own_database(
 
 
 def alembic_makes(revision: str) -> str:
-    """A program."""
+    """A program. The tables may have changed since they were imported."""
     made = f"main(['revision', '--autogenerate', '-m', '{revision}']); main(['upgrade', 'head'])"
-    return f"from alembic.config import main; {made}"
+    return f"import sys; sys.modules.pop('db', None); from alembic.config import main; {made}"
 
 
 OF_ANOTHER_SCHEMA = (
@@ -411,15 +407,16 @@ NEEDS = {  # a command of the server -> a module that it needs, of the extra `se
 }
 
 
-def test_a_command_of_the_server_says_in_one_line_what_it_needs(bare: Path, settings: Settings) -> None:
+def test_a_command_of_the_server_says_in_one_line_what_it_needs(bare: Path, settings: Settings, tmp_path: Path) -> None:
     """In one process, one after another: to start, each would take a second."""
-    done = in_bare(bare, settings, "-c", SEVERAL, in_order(*(f"$ {line}" for line in NEEDS)))
+    python, errors = (str(bare / "bin" / "python"), "-I"), tmp_path / "errors"
+    with errors.open("w") as file, several(python, {**environment(settings), "PYTHONPATH": ""}, bare, file) as run:
+        said, codes = zip(*run(*(f"$ {line}" for line in NEEDS)), strict=True)
     told = [
         f"this needs {each}, which is not installed here: pip install 'interlock[server]'" for each in NEEDS.values()
     ]
-    said, codes = zip(*answers(done.stdout), strict=True)
     assert codes == ("1",) * len(NEEDS)
-    assert done.stderr == "".join(f"failed: {each}\n" for each in told[:-1])
+    assert errors.read_text() == "".join(f"failed: {each}\n" for each in told[:-1])
     assert said[:-1] == ("",) * (len(NEEDS) - 1)
     assert json.loads(said[-1]) == {"error": "MissingExtra", "message": told[-1], "exit_code": 1}
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -22,7 +21,7 @@ from interlock.workers.settings import Settings
 from tests.listening import answering
 from tests.nodes import CELERY, node
 from tests.waiting import eventually
-from tests.wheels import SEVERAL, answers, built, in_order, installed
+from tests.wheels import Several, built, installed, several
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("wheel")]  # which is built and installed once
 IMAGE = '{"image":"web:7"}'
@@ -87,21 +86,13 @@ def serving() -> Iterator[Service]:
 class Place:
     """An installation whose processes import the wheel and the package, and nothing of this repository."""
 
-    settings: Settings
-    variables: dict[str, str]
-    directory: Path
+    run: Several
     dba: Dba
 
     def interlock(self, *lines: str) -> list[str]:
         """Run command lines in one process; what each printed."""
-        command = [sys.executable, "-P", "-c", SEVERAL, in_order(*(f"$ {line}" for line in lines))]
-        env = environment(self.settings) | self.variables
-        done = subprocess.run(
-            command, env=env, cwd=self.directory, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        said = answers(done.stdout)
-        assert {code for _, code in said} == {"0"}, done.stdout + done.stderr
+        said = self.run(*(f"$ {line}" for line in lines))
+        assert {code for _, code in said} == {"0"}, said
         return [each for each, _ in said]
 
     def one(self, query: str, name: str) -> Any:
@@ -146,11 +137,12 @@ def place(wheel_site: Path, settings: Settings, service: Service, tmp_path: Path
     package = installed(built(EXAMPLE, "wheel", tmp_path / "wheel"), tmp_path / "package")
     variables = {"PYTHONPATH": os.pathsep.join((str(package), str(wheel_site))), "DEPLOYS_URL": service.url}
     chosen = settings.model_copy(update={"backoff_base_seconds": 0.05, "backoff_cap_seconds": 0.1})
-    made = Place(chosen, variables, tmp_path, dba)
-    _, shown = made.interlock("migrate --yes", "definitions show deploy --json")
-    assert json.loads(shown)["type"] == "deploy"
     words = ("worker", "-Q", "triggers,sweeps,effects", "-c", "4")
     with ExitStack() as started:
+        env = environment(chosen) | variables
+        made = Place(started.enter_context(several((sys.executable, "-P"), env, tmp_path)), dba)
+        _, shown = made.interlock("migrate --yes", "definitions show deploy --json")
+        assert json.loads(shown)["type"] == "deploy"
         started.enter_context(node(chosen, tmp_path, *words, program=CELERY, **variables))
         schedule = ("beat", "--schedule", str(tmp_path / "beat"))
         started.enter_context(node(chosen, tmp_path, *schedule, program=CELERY, **variables))
