@@ -23,8 +23,8 @@ PYTEST = (
     "-q",
     "-p",
     "no:cacheprovider",
-    "-p",
-    "no:randomly",
+    "--disable-plugin-autoload",  # as in pyproject.toml, whose options are not taken
+    *("-p", "xdist", "-p", "timeout", "-p", "hypothesispytest"),
     "--tb=short",
     "--show-capture=no",
     "-rs",
