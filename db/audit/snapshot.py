@@ -93,7 +93,7 @@ def _reading(engine: Engine, snapshot: str | None) -> Iterator[Connection]:
     pooled = engine.raw_connection()
     connection: Connection = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     try:
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         if snapshot is not None:
             connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
         # Between two fetches it idles for as long as what is read beside it takes.

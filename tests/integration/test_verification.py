@@ -6,10 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from sqlalchemy import event
 
 from interlock.db.audit import schema_state
 from interlock.db.audit import verify as audit
+from interlock.db.audit.snapshot import Snapshot
 from interlock.db.connection import transaction
 from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers import sweeps
@@ -286,6 +289,23 @@ def test_the_age_of_the_newest_anchor_counts_from_it_once_there_are_events_since
         dba.execute("UPDATE anchors SET made_at = made_at - interval '1 hour'")
     applied(client, stories[0], "block")
     assert gauge(runtime, "interlock_anchor_age_seconds") > 3_500
+
+
+def test_each_reader_of_a_snapshot_begins_once(runtime: Runtime, stories: list[UUID]) -> None:
+    """PostgreSQL warns of a second BEGIN, and each such warning is a line in its log."""
+    warnings: list[str | None] = []
+
+    @event.listens_for(runtime.database, "checkout")
+    def listen(session: "psycopg.Connection[Any]", *_: object) -> None:
+        session.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+
+    with Snapshot(runtime.database) as snapshot:
+        for each in (snapshot.connection(), snapshot.connection()):
+            assert each.execute("SHOW transaction_isolation").fetchone() == ("repeatable read",)
+            assert each.execute("SHOW transaction_read_only").fetchone() == ("on",)
+        assert len(list(snapshot.rows("SELECT id FROM interlock.workflow_transitions"))) == 2 * len(stories)
+    assert audit.verify(runtime.database).ok
+    assert warnings == []
 
 
 def test_no_session_keeps_what_it_read_of_the_whole_schema(runtime: Runtime, dba: Dba) -> None:
