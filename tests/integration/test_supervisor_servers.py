@@ -193,16 +193,15 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
     first = subprocess.Popen([sys.executable, "-m", "interlock.supervisor"], env=environment, start_new_session=True)
     memory: set[Path] = set()
 
-    def ended() -> bool:
-        left = fresh.processes()
-        memory.update(*map(_shared_memory, left))
-        return not left
+    def running() -> list[psutil.Process]:
+        found = fresh.processes()
+        memory.update(*map(_shared_memory, found))
+        return found
 
-    eventually(lambda: list(fresh.path.glob("postgres.new-*/data/base")), every=0.005)
+    eventually(lambda: running() and memory, every=0.005)  # initdb's own PostgreSQL is at work
     first.kill()
     first.wait()
-    eventually(ended, every=0.02)
-    assert memory
+    eventually(lambda: not running(), every=0.02)
     assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()
     assert fresh.sql("SELECT 1") == [(1,)]
