@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
@@ -19,6 +19,7 @@ from interlock.workflows.input.limits import loads
 RETRYABLE = ("08", "40", "55P03", "53", "57P")
 
 JUDGED = "judged"  # the constraint that a refusal names if a move breaks a rule that only PostgreSQL can judge
+ONE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 KEEP_IDLE = "SET LOCAL idle_in_transaction_session_timeout = 0"
 TURN_LOCK = lock_number(0x1E7100)
 # As in functions that run with their owner's rights (`doors.sql`). PostgreSQL plans the statements of a function anew
@@ -119,7 +120,7 @@ def single_statements(engine: Engine) -> Iterator[Connection]:
 
 def one_snapshot(connection: Connection) -> None:
     """Let all statements of this transaction see what was committed before the first of them; it may not write."""
-    connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    connection.exec_driver_sql(ONE_SNAPSHOT)
 
 
 def retryable(error: BaseException) -> bool:

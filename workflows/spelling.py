@@ -10,7 +10,7 @@ def meant(written: object, known: Iterable[str], cutoff: float = 0.6) -> str | N
     Args:
         written: whatever somebody gave as a name.
         known: the names that there are.
-        cutoff: how alike they must be, more than 0, to 1 (difflib, `SequenceMatcher.ratio`).
+        cutoff: how alike they must be, more than 0, at most 1 (difflib, `SequenceMatcher.ratio`).
     """
     text = str(written)
     letters = set(text)

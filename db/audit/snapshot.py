@@ -12,7 +12,7 @@ import psycopg
 from psycopg.sql import SQL, Literal
 from sqlalchemy import Engine
 
-from interlock.db.connection import KEEP_IDLE
+from interlock.db.connection import KEEP_IDLE, ONE_SNAPSHOT
 
 AHEAD = 2_000  # rows fetched at once; as many again wait while they are looked at
 
@@ -93,7 +93,7 @@ def _reading(engine: Engine, snapshot: str | None) -> Iterator[Connection]:
     pooled = engine.raw_connection()
     connection: Connection = pooled.driver_connection  # type: ignore[assignment] # psycopg is our driver
     try:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute(ONE_SNAPSHOT)
         if snapshot is not None:
             connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(snapshot)))
         # Between two fetches it idles for as long as what is read beside it takes.

@@ -11,6 +11,7 @@ from interlock.workers.git import branches, fetch_commits, inside, repository, s
 from interlock.workers.git.command import Git, GitFault
 from interlock.workers.git.git_directories import INCOMING, LockedWorktree
 from interlock.workers.git.lock import LOCK_SECONDS, RepositoryBusy
+from interlock.workers.git.ref_names import OURS
 from interlock.workers.git.results import Refusal
 from interlock.workers.git.worktree import NotAWorktree, Worktree
 
@@ -67,7 +68,7 @@ def archive(
         git = work.enter_context(repository.hold(failed.repository, timeout_seconds=lock_seconds))
         if branches.tip(git, failed.branch) != taken.tip:
             raise RepositoryBusy(f"{failed.branch} moved while {failed.path} was being archived: try again")
-        ref = f"refs/interlock/archive/{failed.branch.removeprefix('interlock/')}/{sha[:12]}"
+        ref = f"refs/interlock/archive/{failed.branch.removeprefix(OURS)}/{sha[:12]}"
         archived = ArchivedWorkstream(ref, sha, directory / BUNDLE, directory / REASON)
         _store(git, failed, archived, reason)
         _remove(git, failed)

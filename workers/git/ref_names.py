@@ -3,10 +3,11 @@
 import hashlib
 import re
 
-UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+SAFE = "A-Za-z0-9_-"
+UNSAFE = re.compile(f"[^{SAFE}]+")
 LONGEST = 60
 OURS = "interlock/"
-PLAIN = re.compile(rf"{OURS}[A-Za-z0-9_-]+/[A-Za-z0-9_-]+")  # what `branch_name` makes; git accepts all of it
+PLAIN = re.compile(f"{OURS}[{SAFE}]+/[{SAFE}]+")  # what `branch_name` makes; git accepts all of it
 
 
 def branch_name(run: str, workstream: str) -> str:

@@ -23,7 +23,7 @@ BEGUN = re.compile(  # a value: a collection, which may also end here, a string'
 KEY = re.compile(rf'{BLANKS}"([^"\\\x00-\x1f]*)"{BLANKS}:')  # one without escapes
 MARK = re.compile(rf'{BLANKS}([,:"}}\]])')
 WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
-COLLECTIONS = (dict, list, Mapping)
+COLLECTIONS = (dict, list, Mapping)  # the first two are found sooner than by asking whether it is a Mapping
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -125,7 +125,7 @@ class _Reader:
                 return (WORDS[begun[3]],)
             case 4:
                 return (_integer(begun[4]),)
-        return (_number(begun[0][begun.start(4) - begun.start() :]),)
+        return (_number(self._text[begun.start(4) : begun.end()]),)
 
     def _collection(self, begun: str) -> tuple[Any] | None:
         value: Any = [] if begun[0] == "[" else {}
