@@ -23,13 +23,11 @@ PYTEST = (
     "-q",
     "-p",
     "no:cacheprovider",
-    "--disable-plugin-autoload",  # as in pyproject.toml, whose options are not taken
-    *("-p", "xdist", "-p", "timeout", "-p", "hypothesispytest"),
+    "-p",
+    "no:randomly",
     "--tb=short",
     "--show-capture=no",
     "-rs",
-    "-o",
-    "addopts=",
 )
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import IO
 
 # A program that runs others, and commands, one after another: to start and import Interlock takes each a second.
@@ -26,6 +27,7 @@ for step in map(json.loads, steps):
     print(f"\\0{code}\\0", end="", flush=True)
 """
 Several = Callable[..., list[tuple[str, str]]]
+SEVERAL_SECONDS = 120.0  # what it is told at once takes at most, or it is killed
 
 
 def built(tree: Path, kind: str, directory: Path) -> Path:
@@ -69,14 +71,22 @@ def several(
         said = ""
         while said.count("\0") < 2:
             part = process.stdout.read(1)
-            assert part, f"it ended: {said}"
+            assert part, f"it ended, or took too long: {said}"
             said += part
         printed, code, _ = said.split("\0")
         return printed, code
 
+    def run(*steps: str) -> list[tuple[str, str]]:
+        limit = Timer(SEVERAL_SECONDS, process.kill)
+        limit.start()
+        try:
+            return [one(step) for step in steps]
+        finally:
+            limit.cancel()
+
     with process:
         try:
-            yield lambda *steps: [one(step) for step in steps]
+            yield run
             said, _ = process.communicate()
             assert (said, process.returncode) == ("", 0)
         finally:

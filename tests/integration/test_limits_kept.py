@@ -28,7 +28,7 @@ from tests.rights import grant
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
-LIMIT, TASKS, KILLS = 3, 8, 6
+LIMIT, EFFECTS, TASKS, KILLS = 3, 25, 8, 6
 BUSY_SECONDS = 0.25
 
 
@@ -142,23 +142,22 @@ def test_limit_4_a_limit_of_three_is_never_exceeded_while_workers_are_killed(
         running.enter_context(node(settings, tmp_path, "beat", "--schedule", str(tmp_path / "beat"), "--pidfile="))
         made: list[Birth] = []
 
-        def busy(check: Callable[[], bool]) -> bool:
-            """Whether it holds; there is always more to call than the limit lets through."""
-            lacking = range(len(made), len(set(calls.names)) + 2 * LIMIT)
+        def top_up(waiting: int = 2 * LIMIT) -> None:
+            """Have at least so many that were not called yet: more than the limit lets through."""
+            lacking = range(len(made), len(set(calls.names)) + waiting)
             births = [own.birth("copy", f"C-{each}", context={"server": "eu"}, by="ann") for each in lacking]
             own.create_many(births)
             made.extend(births)
             for each in births:
                 own.fire(each.id, "serve", by="ann")
-            return check()
 
-        busy(lambda: True)
+        top_up(EFFECTS)
         tasks = Site(own, project).submit(TASKS, limit_key="eu", max_retries=50, command=["sleep", "0.2"])
         # What chance kills may be between two calls.
-        eventually(lambda: busy(lambda: _interrupted(dba, calls.names)), timeout=60)
+        eventually(lambda: top_up() or _interrupted(dba, calls.names), timeout=60)
         for number in range(KILLS):
             more = len(calls.names) + 2
-            eventually(lambda more=more: busy(lambda: len(calls.names) >= more), timeout=60)  # type: ignore[misc]
+            eventually(lambda more=more: top_up() or len(calls.names) >= more, timeout=60)  # type: ignore[misc]
             if number == KILLS // 2:
                 nodes[0].kill()
             else:

@@ -198,7 +198,8 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         memory.update(*map(_shared_memory, found))
         return found
 
-    eventually(lambda: running() and memory, every=0.005)  # initdb's own PostgreSQL is at work
+    made = "postgres.new-*/data/base"  # by initdb, whose own PostgreSQL is then at work
+    eventually(lambda: list(fresh.path.glob(made)) and running() and memory, every=0.005)
     first.kill()
     first.wait()
     eventually(lambda: not running(), every=0.02)
