@@ -127,7 +127,7 @@ class Served:
 
     def knock(self) -> None:
         """Wait until it has imported what commands need."""
-        with socket.socket(socket.AF_UNIX) as connection, suppress(ConnectionResetError):  # it became small meanwhile
+        with socket.socket(socket.AF_UNIX) as connection:
             reach(connection, self.home.path / "run")
             connection.recv(1)
 

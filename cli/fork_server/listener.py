@@ -1,7 +1,8 @@
 """`python -m interlock.cli.fork_server.listener DIRECTORY [SECONDS]`: the part of `interlock up` that forks commands.
 
 At rest it only listens, on a socket in the home's directory `run`, and takes a few megabytes. At the first command it
-imports what commands need (`server.py`) and serves; after SECONDS without commands (300) it executes itself anew.
+imports what commands need (`server.py`) and serves; after SECONDS without commands (300) it executes itself anew, and
+hands itself the socket (by its descriptor's number, a third argument): who asks meanwhile is served a moment later.
 """
 
 import contextlib
@@ -17,13 +18,11 @@ from interlock.workers.system.readiness import announce_ready
 
 NAME = "il-commands"  # as all parts are named
 BACKLOG = 64
-IDLE_SECONDS = 300.0
 
 
-def main() -> None:
-    """Serve until a signal ends this process."""
-    directory, *idle_seconds = sys.argv[1:]
-    listening = listen(directory)
+def main(directory: str, seconds: str = "300", descriptor: str = "") -> None:
+    """Serve until a signal ends this process. The arguments are the command line's."""
+    listening = socket.socket(fileno=int(descriptor)) if descriptor else listen(directory)
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME)
     announce_ready()
@@ -31,8 +30,10 @@ def main() -> None:
     with without_collections():
         from interlock.cli.fork_server.server import serve  # noqa: PLC0415 - large, and an idle installation needs none
 
-    serve(listening, float(idle_seconds[0]) if idle_seconds else IDLE_SECONDS)
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606
+    serve(listening, float(seconds))
+    listening.set_inheritable(True)
+    python = sys.orig_argv[: -len(sys.argv[1:])]
+    os.execv(sys.executable, [*python, directory, seconds, str(listening.fileno())])  # noqa: S606
 
 
 def listen(directory: str | Path) -> socket.socket:
@@ -47,4 +48,4 @@ def listen(directory: str | Path) -> socket.socket:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
