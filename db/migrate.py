@@ -1,23 +1,27 @@
-"""Migrate a database to the newest schema: one process at a time, with short lock timeouts."""
+"""Migrate a database to the newest schema: one process at a time, with short lock timeouts.
+
+Alembic is imported only where something is due: to import it takes longer than to find that nothing is.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
 from interlock.db import roles
 from interlock.db.audit import schema_state
-from interlock.db.schema import SCHEMA, VARIABLE, lock_number
+from interlock.db.schema import SCHEMA, VARIABLE, in_schema, lock_number
 from interlock.workflows.errors import InterlockError, Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = lock_number(0x1E71_0C4B)
+# Whether Alembic has been here. `to_regclass` would ask for a right to a schema that is somebody else's.
+RECORDED = """
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = :schema AND c.relname = 'alembic_version')"""
+REVISION = in_schema("SELECT version_num FROM interlock.alembic_version")
 # The number of tables and views in each schema, without those of extensions.
 HELD = """
 SELECT n.nspname, count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -82,8 +86,15 @@ def status(connection: Connection) -> MigrationStatus:
     )
 
 
-def upgrade(engine: Engine) -> None:
-    """Apply the missing migrations. Safe to run from several machines at once.
+def upgrade(engine: Engine, *, record: bool = False) -> list[str]:
+    """Apply the missing migrations and record the schema that they leave. Safe to run from several machines at once.
+
+    Args:
+        engine: of the schema's owner.
+        record: record the schema also where nothing was missing, as somebody else changed it.
+
+    Returns:
+        The objects of that schema that were not as recorded, and are now.
 
     Raises:
         SchemaTaken, SchemaUnknown: see `status`; nothing was changed.
@@ -91,28 +102,30 @@ def upgrade(engine: Engine) -> None:
         sqlalchemy.exc.OperationalError: no connection, or a lock was not free within ten seconds; nothing was changed.
     """
     with engine.connect() as connection, _alone(connection):
-        status(connection)
+        due = status(connection).due
         roles.become_owner(connection)
         exists = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
         if not connection.execute(exists, {"name": SCHEMA}).scalar_one():  # with IF NOT EXISTS, the right to is asked
             connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-        command.upgrade(_config(connection), "head")
+        if due:
+            _apply(connection)
         roles.grant(connection)
-        schema_state.record(connection)
+        changed = [] if due or not record else [each for each, _ in schema_state.changed(connection)]
+        if due or record:
+            schema_state.record(connection)
         connection.commit()
+    return changed
 
 
 def revision(connection: Connection) -> tuple[str | None, str]:
     """(the database's schema revision, the newest revision)."""
-    context = MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})
-    newest = ScriptDirectory(str(MIGRATIONS)).get_current_head()
-    assert newest is not None
-    return context.get_current_revision(), newest
+    there = connection.execute(text(RECORDED), {"schema": SCHEMA}).scalar_one()
+    return connection.exec_driver_sql(REVISION).scalar_one_or_none() if there else None, revisions()[0]
 
 
 def revisions() -> list[str]:
-    """The revisions that this installation knows."""
-    return [each.revision for each in ScriptDirectory(str(MIGRATIONS)).walk_revisions()]
+    """The revisions that this installation knows, the newest first. Each is the first word of its file's name."""
+    return sorted((each.name.partition("_")[0] for each in (MIGRATIONS / "versions").glob("[0-9]*.py")), reverse=True)
 
 
 @contextmanager
@@ -132,9 +145,12 @@ def _alone(connection: Connection) -> Iterator[None]:
         connection.commit()
 
 
-def _config(connection: Connection) -> Config:
+def _apply(connection: Connection) -> None:
+    from alembic import command  # noqa: PLC0415 - see above
+    from alembic.config import Config  # noqa: PLC0415 - likewise
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    return config
+    command.upgrade(config, "head")

@@ -23,6 +23,9 @@ from interlock.workflows.output.counts import number_of
 def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Record the schema as it is now, changed on purpose.")
+    ] = False,
     print_roles: Annotated[bool, typer.Option("--print-roles", help="Print the SQL for a DBA to run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -34,10 +37,15 @@ def migrate_(
     It also creates the roles interlock_owner, _engine, _client and _auditor where they are missing, and grants each
     what it needs. A login that may not create roles is refused: a DBA then runs what --print-roles prints.
 
+    A migration records the schema that it leaves, and `interlock audit verify` names each object that differs from
+    that. --record records it anew although nothing is due, and names what differed: after a change that was made on
+    purpose, such as a new member of interlock_owner, or a new major version of PostgreSQL.
+
     \b
     Examples:
       interlock migrate --check                  report what is to be done; exit code 1 if anything
       interlock migrate --yes --json | jq .revision
+      interlock migrate --record                 what a DBA changed on purpose is no finding any more
       interlock migrate --print-roles | psql --dbname=…
     """
     with Client() as client:
@@ -53,7 +61,7 @@ def migrate_(
             raise typer.Exit(FAILED if status.due or new else 0)
         if status.due and status.others:
             _confirm(status, yes)
-        _migrate(client.runtime, status, as_json)
+        _migrate(client.runtime, status, record, as_json)
 
 
 def _print_status(status: migrate.MigrationStatus, new: Sequence[str], as_json: bool) -> None:
@@ -84,14 +92,16 @@ def _intent(status: migrate.MigrationStatus) -> str:
     return f"schema {SCHEMA} of database {status.database} is to be {how} revision {status.newest}"
 
 
-def _migrate(runtime: Runtime, status: migrate.MigrationStatus, as_json: bool) -> None:
-    migrate.upgrade(runtime.owned)
+def _migrate(runtime: Runtime, status: migrate.MigrationStatus, record: bool, as_json: bool) -> None:
+    changed = migrate.upgrade(runtime.owned, record=record)
     with transaction(runtime.owned) as connection:
         recorded = [f"{each.type} {each.version}" for each in definitions.record(connection, runtime.catalogue)]
     deprecations.announce_marks(runtime)
     granted = operators.first(runtime, runtime.settings.operators)
     where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
-    if not print_json(where | {"recorded": recorded, "operators": granted}, as_json):
+    if not print_json(where | {"recorded": recorded, "changed": changed, "operators": granted}, as_json):
         say(f"schema {SCHEMA} at revision {status.newest}; recorded: {', '.join(recorded) or 'nothing new'}")
+        if changed:
+            say(f"recorded as it is now: {', '.join(changed)}")
         if granted:
             say(f"operators: {', '.join(granted)}")

@@ -406,7 +406,7 @@ NEEDS = {  # a command of the server -> a module that it needs, of the extra `se
     "up": "psutil",
     "run plan.yaml": "pathspec",
     "metrics show": "prometheus_client",
-    "doctor --json": "alembic",
+    "doctor --json": "cryptography",
 }
 
 

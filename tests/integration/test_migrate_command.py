@@ -1,5 +1,6 @@
 """`interlock migrate` and `up` on a database of somebody's own: what is said, asked and left alone."""
 
+import json
 import os
 import pty
 import subprocess
@@ -10,7 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 
+from interlock.db import migrate
+from interlock.db.audit import schema_state
+from interlock.db.connection import make_engine
 from interlock.supervisor.embedded import CELERY_PARTS
 from interlock.supervisor.environment import environment
 from interlock.supervisor.servers.endpoints import Servers
@@ -97,3 +102,62 @@ def test_a_schema_that_a_newer_one_made_is_left_alone(own: Settings, own_databas
     code, said = interlock(own, "migrate", "--yes")
     assert code == 1
     assert "is at revision 9999, which this Interlock does not know (it knows 0001)" in said
+
+
+def test_what_was_changed_in_the_schema_stays_a_finding_until_somebody_records_it(
+    own: Settings, own_database: str
+) -> None:
+    """Also over restarts of `interlock up` and of Compose, which migrate each time."""
+    name = "function interlock.lets_through(breaker uuid)"
+    assert interlock(own, "migrate", "--yes")[0] == 0
+    with psycopg.connect(own.owner_url or "") as owner:
+        owner.execute(f"CREATE OR REPLACE {name} RETURNS boolean LANGUAGE sql AS 'SELECT true'")  # type: ignore[call-overload]
+    code, said = interlock(own, "migrate", "--yes")
+    assert (code, "recorded as it is now" in said) == (0, False)
+    (changed,) = differing(own)
+    code, said = interlock(own, "migrate", "--yes", "--record", "--json")
+    assert (code, json.loads(said)["changed"]) == (0, [changed])
+    assert differing(own) == []
+
+
+def test_a_migration_and_its_record_are_one_commit(
+    own: Settings, own_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else, one that is broken off between the two would be recorded by none of its repetitions."""
+
+    def broken_off(_: object) -> None:
+        raise KeyboardInterrupt
+
+    engine = make_engine(own.resolved_owner_url())
+    try:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(schema_state, "record", broken_off)
+            migrate.upgrade(engine)
+    finally:
+        engine.dispose()
+    assert schemas(own_database) == {"public"}
+    assert interlock(own, "migrate", "--yes")[0] == 0
+    assert differing(own) == []
+
+
+def differing(own: Settings) -> list[str]:
+    engine = make_engine(own.resolved_owner_url())
+    try:
+        with engine.connect() as connection:
+            return [each for each, _ in schema_state.changed(connection)]
+    finally:
+        engine.dispose()
+
+
+def test_the_revisions_are_those_that_alembic_finds() -> None:
+    assert migrate.revisions() == [each.revision for each in ScriptDirectory(str(migrate.MIGRATIONS)).walk_revisions()]
+
+
+def test_where_nothing_is_due_alembic_is_not_imported(own: Settings) -> None:
+    program = "import sys; from interlock.cli.main import main; sys.argv[1:] = ['migrate', '--yes']\ntry: main()\n"
+    program += "finally: print('alembic' in sys.modules)"
+    for imported in ("True", "False"):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment(own), capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines()[-1] == imported
