@@ -189,8 +189,8 @@ def test_a_half_written_data_directory_is_left_alone_and_explained(fresh: Place)
 def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_the_next(
     fresh: Place,
 ) -> None:
+    """It is stopped again and again while one looks, or it would be done before, on a busy machine."""
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
-    first = subprocess.Popen([sys.executable, "-m", "interlock.supervisor"], env=environment, start_new_session=True)
     memory: set[Path] = set()
 
     def running() -> list[psutil.Process]:
@@ -198,10 +198,31 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         memory.update(*map(_shared_memory, found))
         return found
 
-    made = "postgres.new-*/data/base"  # by initdb, whose own PostgreSQL is then at work
-    eventually(lambda: list(fresh.path.glob(made)) and running() and memory, every=0.005)
-    first.kill()
-    first.wait()
+    def signalled(number: int) -> list[psutil.Process]:
+        found = running()
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+        return found
+
+    def caught() -> bool:
+        """Whether initdb's own PostgreSQL is at work and has its shared memory; it is stopped then."""
+        if not list(fresh.path.glob("postgres.new-*/data")):
+            return False
+        signalled(signal.SIGSTOP)
+        if running() and memory:
+            return True
+        signalled(signal.SIGCONT)
+        return False
+
+    command = [sys.executable, "-m", "interlock.supervisor"]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as first:
+        try:
+            eventually(caught, every=0.005)
+        finally:
+            first.kill()
+    assert not list(fresh.path.glob("postgres"))
+    signalled(signal.SIGCONT)
     eventually(lambda: not running(), every=0.02)
     assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()
