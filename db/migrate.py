@@ -91,10 +91,10 @@ def upgrade(engine: Engine, *, record: bool = False) -> list[str]:
 
     Args:
         engine: of the schema's owner.
-        record: record the schema also where nothing was missing, as somebody else changed it.
+        record: also where nothing is missing, create roles, grant rights and record the schema, as somebody changed it.
 
     Returns:
-        The objects of that schema that were not as recorded, and are now.
+        The objects that somebody had changed before: they are recorded as they are now.
 
     Raises:
         SchemaTaken, SchemaUnknown: see `status`; nothing was changed.
@@ -102,19 +102,25 @@ def upgrade(engine: Engine, *, record: bool = False) -> list[str]:
         sqlalchemy.exc.OperationalError: no connection, or a lock was not free within ten seconds; nothing was changed.
     """
     with engine.connect() as connection, _alone(connection):
-        due = status(connection).due
+        before = status(connection)
+        if not (before.due or record):
+            return []
+        altered = changed(connection, before)
         roles.become_owner(connection)
         exists = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
         if not connection.execute(exists, {"name": SCHEMA}).scalar_one():  # with IF NOT EXISTS, the right to is asked
             connection.execute(text(f"CREATE SCHEMA {SCHEMA}"))
-        if due:
+        if before.due:
             _apply(connection)
         roles.grant(connection)
-        changed = [] if due or not record else [each for each, _ in schema_state.changed(connection)]
-        if due or record:
-            schema_state.record(connection)
+        schema_state.record(connection)
         connection.commit()
-    return changed
+    return altered
+
+
+def changed(connection: Connection, found: MigrationStatus) -> list[str]:
+    """The objects of the schema that are not as recorded; none before the first migration."""
+    return [] if found.current is None else [each for each, _ in schema_state.changed(connection)]
 
 
 def revision(connection: Connection) -> tuple[str | None, str]:

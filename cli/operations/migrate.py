@@ -38,13 +38,14 @@ def migrate_(
     what it needs. A login that may not create roles is refused: a DBA then runs what --print-roles prints.
 
     A migration records the schema that it leaves, and `interlock audit verify` names each object that differs from
-    that. --record records it anew although nothing is due, and names what differed: after a change that was made on
-    purpose, such as a new member of interlock_owner, or a new major version of PostgreSQL.
+    that. --record names what differs, asks, and records it as it is now although nothing is due: after a change that
+    was made on purpose, such as a new member of interlock_owner, or a new major version of PostgreSQL.
 
     \b
     Examples:
       interlock migrate --check                  report what is to be done; exit code 1 if anything
       interlock migrate --yes --json | jq .revision
+      interlock migrate --check --record         also report what is not as recorded
       interlock migrate --record                 what a DBA changed on purpose is no finding any more
       interlock migrate --print-roles | psql --dbname=…
     """
@@ -56,30 +57,42 @@ def migrate_(
         with transaction(client.runtime.owned) as connection:
             status = migrate.status(connection)
             new = [] if status.due else definitions.unrecorded(connection, client.runtime.catalogue)
+            changed = migrate.changed(connection, status) if record else []
         if check:
-            _print_status(status, new, as_json)
-            raise typer.Exit(FAILED if status.due or new else 0)
+            _print_status(status, new, changed, as_json)
+            raise typer.Exit(FAILED if status.due or new or changed else 0)
         if status.due and status.others:
-            _confirm(status, yes)
+            _confirm(_beside_others(status), yes)
+        if changed:
+            _confirm(f"{_differing(changed)}. It is to be recorded as it is now", yes)
         _migrate(client.runtime, status, record, as_json)
 
 
-def _print_status(status: migrate.MigrationStatus, new: Sequence[str], as_json: bool) -> None:
+def _print_status(status: migrate.MigrationStatus, new: Sequence[str], changed: Sequence[str], as_json: bool) -> None:
     if as_json:
-        print_json(asdict(status) | {"schema": SCHEMA, "unrecorded": new})
+        print_json(asdict(status) | {"schema": SCHEMA, "unrecorded": new, "changed": changed})
     elif status.due:
         say(f"{_intent(status)}. Nothing was done: run `interlock migrate`")
     elif new:
         say(f"definitions are not recorded: {', '.join(new)}. Nothing was done: run `interlock migrate`")
+    elif changed:
+        say(f"{_differing(changed)}. Nothing was done: if that was on purpose, run `interlock migrate --record`")
     else:
         say(f"nothing to do: schema {SCHEMA} is at revision {status.current}")
 
 
-def _confirm(status: migrate.MigrationStatus, yes: bool) -> None:
+def _beside_others(status: migrate.MigrationStatus) -> str:
     others = ", ".join(
         f"{name} ({number_of(count, 'table or view', 'tables and views')})" for name, count in status.others.items()
     )
-    message = f"{_intent(status)}. Database {status.database} also has other schemas, which are not touched: {others}"
+    return f"{_intent(status)}. Database {status.database} also has other schemas, which are not touched: {others}"
+
+
+def _differing(changed: Sequence[str]) -> str:
+    return f"schema {SCHEMA} is not as recorded: {', '.join(changed)}"
+
+
+def _confirm(message: str, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
         raise BadInput(f"{message}. Give --yes to go on")
     say(message, to=errors)
@@ -101,7 +114,7 @@ def _migrate(runtime: Runtime, status: migrate.MigrationStatus, record: bool, as
     where = {"database": status.database, "schema": SCHEMA, "was": status.current, "revision": status.newest}
     if not print_json(where | {"recorded": recorded, "changed": changed, "operators": granted}, as_json):
         say(f"schema {SCHEMA} at revision {status.newest}; recorded: {', '.join(recorded) or 'nothing new'}")
-        if changed:
-            say(f"recorded as it is now: {', '.join(changed)}")
+        if changed or record:
+            say(f"recorded as it is now: {', '.join(changed) or 'the schema, which was as recorded'}")
         if granted:
             say(f"operators: {', '.join(granted)}")

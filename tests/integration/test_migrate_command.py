@@ -1,6 +1,5 @@
 """`interlock migrate` and `up` on a database of somebody's own: what is said, asked and left alone."""
 
-import json
 import os
 import pty
 import subprocess
@@ -115,8 +114,13 @@ def test_what_was_changed_in_the_schema_stays_a_finding_until_somebody_records_i
     code, said = interlock(own, "migrate", "--yes")
     assert (code, "recorded as it is now" in said) == (0, False)
     (changed,) = differing(own)
-    code, said = interlock(own, "migrate", "--yes", "--record", "--json")
-    assert (code, json.loads(said)["changed"]) == (0, [changed])
+    code, said = interlock(own, "migrate", "--check", "--record")
+    assert (code, f"is not as recorded: {changed}. Nothing was done" in said) == (1, True)
+    code, said = interlock(own, "migrate", "--record")
+    assert (code, "is to be recorded as it is now. Give --yes" in said) == (2, True)
+    assert differing(own) == [changed]
+    done = forked(("migrate", "--yes", "--record", "--json"), environment(own))
+    assert (done.code, done.json["changed"]) == (0, [changed])
     assert differing(own) == []
 
 
@@ -138,6 +142,23 @@ def test_a_migration_and_its_record_are_one_commit(
         engine.dispose()
     assert schemas(own_database) == {"public"}
     assert interlock(own, "migrate", "--yes")[0] == 0
+    assert differing(own) == []
+
+
+def test_a_migration_names_what_somebody_had_changed_before_it(
+    own: Settings, own_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert interlock(own, "migrate", "--yes")[0] == 0
+    with psycopg.connect(own.owner_url or "") as owner:
+        owner.execute("CREATE INDEX mine ON interlock.schema_states (login)")
+    (changed,) = differing(own)
+    monkeypatch.setattr(migrate, "revisions", lambda: ["0002", "0001"])
+    monkeypatch.setattr(migrate, "_apply", lambda _: None)  # a migration that changes nothing itself
+    engine = make_engine(own.resolved_owner_url())
+    try:
+        assert migrate.upgrade(engine) == [changed]
+    finally:
+        engine.dispose()
     assert differing(own) == []
 
 

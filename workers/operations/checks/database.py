@@ -50,9 +50,8 @@ def _protection(connection: Connection) -> Finding:
     gone = protections.missing(connection) if current == newest else []
     changed = [each for each, _ in schema_state.changed(connection)] if current == newest else []
     if not (off or gone or changed):
-        return Finding(
-            "protection", "ok", "every protecting trigger is on, and the schema is as the last migration left it"
-        )
+        as_left = "the schema is as the last migration left it" if current == newest else "a migration is due"
+        return Finding("protection", "ok", f"every protecting trigger is on, and {as_left}")
     named = [f"{table}.{trigger}" for table, triggers in off.items() for trigger in triggers]
     message = [f"protecting triggers are switched off: {', '.join(named)}"] if off else []
     message += [f"protecting triggers were dropped: {', '.join(gone)}"] if gone else []
@@ -62,6 +61,8 @@ def _protection(connection: Connection) -> Finding:
         f"ALTER TABLE {SCHEMA}.{table} {', '.join(f'ENABLE ALWAYS TRIGGER {trigger}' for trigger in triggers)}"
         for table, triggers in off.items()
     ]
+    if changed and not (gone or off):
+        cure = ["if that was on purpose, `interlock migrate --record`; if not"]
     cure += ["interlock playbook show audit-finding"] if gone or (changed and not off) else []
     return Finding("protection", "fail", "; ".join(message), "; ".join([*cure, "then `interlock audit verify`"]))
 
