@@ -23,7 +23,7 @@ BACKLOG = 64
 def main(directory: str, seconds: str = "300", descriptor: str = "") -> None:
     """Serve until a signal ends this process. The arguments are the command line's."""
     listening = socket.socket(fileno=int(descriptor)) if descriptor else listen(directory)
-    listening.set_inheritable(False)
+    listening.set_inheritable(False)  # as long as it serves; only its own exec below hands it on
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME)
     announce_ready()

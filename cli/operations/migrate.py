@@ -24,7 +24,7 @@ def migrate_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only report what is to be done.")] = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Record the schema as it is now, changed on purpose.")
+        bool, typer.Option("--record", help="Record the schema as somebody changed it on purpose.")
     ] = False,
     print_roles: Annotated[bool, typer.Option("--print-roles", help="Print the SQL for a DBA to run.")] = False,
     as_json: AsJson = False,

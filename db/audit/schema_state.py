@@ -37,7 +37,7 @@ def present(connection: Connection) -> Objects:
 
 
 def record(connection: Connection) -> None:
-    """Record the schema as it is now, unless that is what was recorded last. Only migrations and `--record` do."""
+    """Record the schema as it is now, unless that is what was recorded last. Only `db.migrate` does."""
     objects = present(connection)
     if objects != newest(connection):
         connection.exec_driver_sql(_ADD, {"objects": Jsonb(objects)})

@@ -5,12 +5,14 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
 
 from interlock.db import migrate
 from interlock.db.audit import schema_state
@@ -132,14 +134,10 @@ def test_a_migration_and_its_record_are_one_commit(
     def broken_off(_: object) -> None:
         raise KeyboardInterrupt
 
-    engine = make_engine(own.resolved_owner_url())
-    try:
-        with monkeypatch.context() as patched:
-            patched.setattr(schema_state, "record", broken_off)
-            with pytest.raises(KeyboardInterrupt):
-                migrate.upgrade(engine)
-    finally:
-        engine.dispose()
+    with owner_engine(own) as engine, monkeypatch.context() as patched:
+        patched.setattr(schema_state, "record", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            migrate.upgrade(engine)
     assert schemas(own_database) == {"public"}
     assert interlock(own, "migrate", "--yes")[0] == 0
     assert differing(own) == []
@@ -154,21 +152,24 @@ def test_a_migration_names_what_somebody_had_changed_before_it(
     (changed,) = differing(own)
     monkeypatch.setattr(migrate, "revisions", lambda: ["0002", "0001"])
     monkeypatch.setattr(migrate, "_apply", lambda _: None)  # a migration that changes nothing itself
-    engine = make_engine(own.resolved_owner_url())
-    try:
+    with owner_engine(own) as engine:
         assert migrate.upgrade(engine) == [changed]
-    finally:
-        engine.dispose()
     assert differing(own) == []
 
 
-def differing(own: Settings) -> list[str]:
+@contextmanager
+def owner_engine(own: Settings) -> Iterator[Engine]:
     engine = make_engine(own.resolved_owner_url())
     try:
-        with engine.connect() as connection:
-            return [each for each, _ in schema_state.changed(connection)]
+        yield engine
     finally:
         engine.dispose()
+
+
+def differing(own: Settings) -> list[str]:
+    """The objects that are not as recorded."""
+    with owner_engine(own) as engine, engine.connect() as connection:
+        return [each for each, _ in schema_state.changed(connection)]
 
 
 def test_the_revisions_are_those_that_alembic_finds() -> None:

@@ -198,21 +198,19 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         memory.update(*map(_shared_memory, found))
         return found
 
-    def signalled(number: int) -> list[psutil.Process]:
-        found = running()
-        for each in found:
+    def signal_all(number: int) -> None:
+        for each in running():
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
-        return found
 
     def caught() -> bool:
         """Whether initdb's own PostgreSQL is at work and has its shared memory; it is stopped then."""
         if not list(fresh.path.glob("postgres.new-*/data")):
             return False
-        signalled(signal.SIGSTOP)
+        signal_all(signal.SIGSTOP)
         if running() and memory:
             return True
-        signalled(signal.SIGCONT)
+        signal_all(signal.SIGCONT)
         return False
 
     command = [sys.executable, "-m", "interlock.supervisor"]
@@ -222,7 +220,7 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         finally:
             first.kill()
     assert not list(fresh.path.glob("postgres"))
-    signalled(signal.SIGCONT)
+    signal_all(signal.SIGCONT)
     eventually(lambda: not running(), every=0.02)
     assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()

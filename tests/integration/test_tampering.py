@@ -564,6 +564,11 @@ def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works
     for command in commands:
         dba.execute(command.encode())
     assert finding()[0] == "ok"
+    dba.execute("CREATE INDEX mine ON schema_states (login)")
+    level, says, cure = finding()
+    assert (level, says) == ("fail", "the schema is not as the last migration left it: index interlock.mine")
+    assert "if it was changed on purpose, interlock migrate --record" in cure
+    dba.execute("DROP INDEX interlock.mine")
     dba.execute("DROP TRIGGER no_command ON workflow_instances")
     level, says, cure = finding()
     assert (level, says) == ("fail", "protecting triggers were dropped: workflow_instances.no_command")

@@ -61,9 +61,10 @@ def _protection(connection: Connection) -> Finding:
         f"ALTER TABLE {SCHEMA}.{table} {', '.join(f'ENABLE ALWAYS TRIGGER {trigger}' for trigger in triggers)}"
         for table, triggers in off.items()
     ]
-    if changed and not (gone or off):
-        cure = ["if that was on purpose, `interlock migrate --record`; if not"]
-    cure += ["interlock playbook show audit-finding"] if gone or (changed and not off) else []
+    if gone:
+        cure += ["interlock playbook show audit-finding"]
+    elif changed and not off:
+        cure += ["interlock playbook show audit-finding, or, if it was changed on purpose, interlock migrate --record"]
     return Finding("protection", "fail", "; ".join(message), "; ".join([*cure, "then `interlock audit verify`"]))
 
 
