@@ -91,22 +91,26 @@ CREATE FUNCTION interlock.link_all(rows json) RETURNS TABLE (source_id uuid, rol
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    INSERT INTO interlock.workflow_links AS t (source_id, role, inverse, target_id)
+    INSERT INTO interlock.workflow_links AS t (source_id, role, inverse, target_id)  -- OFFSET 0: each is looked up (see `links_added`)
     SELECT n.source_id, n.role, n.inverse, i.id
       FROM json_to_recordset(rows) AS n (
                source_id uuid, role text, inverse text, project text, type text, target text, target_id uuid)
       CROSS JOIN LATERAL (
-            SELECT id FROM interlock.workflow_instances WHERE id = n.target_id AND workflow_type = n.type
+            SELECT id FROM (SELECT id, workflow_type FROM interlock.workflow_instances WHERE id = n.target_id OFFSET 0) by_id
+             WHERE workflow_type = n.type
             UNION ALL
             SELECT id FROM interlock.workflow_instances
              WHERE n.target_id IS NULL
-               AND project = n.project AND workflow_type = n.type AND entity_id = n.target) i
+               AND project = n.project AND workflow_type = n.type AND entity_id = n.target
+            OFFSET 0) i
         ON CONFLICT DO NOTHING
     RETURNING t.source_id, t.role, t.target_id;
     IF EXISTS (SELECT FROM json_to_recordset(rows) AS n (open boolean) WHERE n.open) THEN
         PERFORM interlock.must_be_open(ARRAY(
             SELECT l.target_id FROM json_to_recordset(rows) AS n (source_id uuid, role text, open boolean)
-              JOIN interlock.workflow_links l USING (source_id, role) WHERE n.open));
+             CROSS JOIN LATERAL (SELECT target_id FROM interlock.workflow_links
+                                  WHERE (source_id, role) = (n.source_id, n.role) OFFSET 0) l
+             WHERE n.open));
     END IF;
 END $$;
 

@@ -63,11 +63,19 @@ CREATE TRIGGER record_body_digests AFTER INSERT ON interlock.commands REFERENCIN
     EXECUTE FUNCTION interlock.record_body_digests('workflow_id');
 
 -- The gate's own column (GATE-10) shows it; nothing is run from there. A task waits for the breaker of what it runs, whatever
--- its context says.
+-- its context says: nearly always that is what its row says already.
 CREATE FUNCTION interlock.show_commands() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    its record;
 BEGIN
-    UPDATE interlock.test_gates SET command = to_jsonb(m.argv) FROM made m WHERE gate_id = m.workflow_id;
-    UPDATE interlock.tasks t SET tool = m.tool FROM made m WHERE t.task_id = m.workflow_id AND t.tool IS DISTINCT FROM m.tool;
+    FOR its IN SELECT m.workflow_id AS id, m.argv FROM made m
+                WHERE (SELECT true FROM interlock.test_gates g WHERE g.gate_id = m.workflow_id) LOOP
+        UPDATE interlock.test_gates SET command = to_jsonb(its.argv) WHERE gate_id = its.id;
+    END LOOP;
+    FOR its IN SELECT m.workflow_id AS id, m.tool FROM made m
+                WHERE (SELECT t.tool IS DISTINCT FROM m.tool FROM interlock.tasks t WHERE t.task_id = m.workflow_id) LOOP
+        UPDATE interlock.tasks SET tool = its.tool WHERE task_id = its.id;
+    END LOOP;
     RETURN NULL;
 END $$;
 

@@ -95,17 +95,22 @@ CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STAB
     RETURN encode(interlock.digest(body || CASE WHEN body ? 'created_at' THEN jsonb_build_object(
         'created_at', interlock.micros((body->>'created_at')::timestamptz)) ELSE '{}' END), 'hex');
 
--- From now on the hashes of their instances' births cover the rows, and the patches that they name. The digests come first:
--- with a plan that PostgreSQL keeps from when the tables were small, a body would be read again for each instance.
+-- From now on the hashes of their instances' births cover the rows, and the patches that they name. Their ids are a list, their digests
+-- one object, in which each row finds its own: of a join, PostgreSQL might read all of either for each row of the other.
 CREATE FUNCTION interlock.record_body_digests() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    ids     uuid[];
+    digests jsonb;
 BEGIN
-    WITH its AS MATERIALIZED (
-        SELECT (s.stored->>TG_ARGV[0])::uuid AS id,
+    SELECT array_agg((s.stored->>TG_ARGV[0])::uuid),
+           jsonb_object_agg(
+               s.stored->>TG_ARGV[0],
                jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(s.stored))
                || COALESCE((SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p)))
-                              FROM interlock.patches p WHERE p.patch_id = s.stored->>'patch_id'), '{}') AS digests
-          FROM (SELECT to_jsonb(made) AS stored FROM made OFFSET 0) s)
-    UPDATE interlock.workflow_instances i SET bodies = COALESCE(i.bodies, '{}') || its.digests FROM its WHERE i.id = its.id;
+                              FROM interlock.patches p WHERE p.patch_id = s.stored->>'patch_id'), '{}'))
+      INTO ids, digests
+      FROM (SELECT to_jsonb(made) AS stored FROM made OFFSET 0) s;
+    UPDATE interlock.workflow_instances i SET bodies = COALESCE(i.bodies, '{}') || (digests->i.id::text) WHERE i.id = ANY (ids);
     RETURN NULL;
 END $$;
 
