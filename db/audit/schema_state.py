@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from psycopg.types.json import Jsonb
-from sqlalchemy import Connection
+from sqlalchemy import Connection, RowMapping
 
 from interlock.db.schema import in_schema
 from interlock.db.statements import queries
@@ -21,6 +21,9 @@ Objects = Mapping[str, str]
 
 _NEWEST = in_schema("SELECT objects FROM interlock.schema_states ORDER BY number DESC LIMIT 1")
 _ALL = in_schema("SELECT objects FROM interlock.schema_states ORDER BY number")
+_LAST = in_schema("""
+SELECT count(*) AS times, max(recorded_at) AS recorded_at, (array_agg(login ORDER BY number DESC))[1] AS login
+  FROM interlock.schema_states""")
 _ADD = in_schema("INSERT INTO interlock.schema_states (objects) VALUES (%(objects)s)")
 
 
@@ -46,6 +49,11 @@ def record(connection: Connection) -> None:
 def newest(connection: Connection) -> Objects:
     """The schema as it was recorded last; empty if it never was."""
     return connection.exec_driver_sql(_NEWEST).scalar_one_or_none() or {}
+
+
+def recorded(connection: Connection) -> RowMapping:
+    """How often the schema was recorded (`times`), when last (`recorded_at`), and by which `login`."""
+    return connection.exec_driver_sql(_LAST).mappings().one()
 
 
 def digest(objects: Objects) -> str:

@@ -1,6 +1,7 @@
 """Checks of the database: its server, login, schema and protections, and the recorded definitions."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC
 
 from sqlalchemy import Connection, RowMapping
 
@@ -50,7 +51,7 @@ def _protection(connection: Connection) -> Finding:
     gone = protections.missing(connection) if current == newest else []
     changed = [each for each, _ in schema_state.changed(connection)] if current == newest else []
     if not (off or gone or changed):
-        as_left = "the schema is as the last migration left it" if current == newest else "a migration is due"
+        as_left = _as_recorded(connection) if current == newest else "a migration is due"
         return Finding("protection", "ok", f"every protecting trigger is on, and {as_left}")
     named = [f"{table}.{trigger}" for table, triggers in off.items() for trigger in triggers]
     message = [f"protecting triggers are switched off: {', '.join(named)}"] if off else []
@@ -66,6 +67,15 @@ def _protection(connection: Connection) -> Finding:
     elif changed and not off:
         cure += ["interlock playbook show audit-finding, or, if it was changed on purpose, interlock migrate --record"]
     return Finding("protection", "fail", "; ".join(message), "; ".join([*cure, "then `interlock audit verify`"]))
+
+
+def _as_recorded(connection: Connection) -> str:
+    last = schema_state.recorded(connection)
+    when = last["recorded_at"].astimezone(UTC)
+    return (
+        f"the schema is as {last['login']} recorded it at {when:%Y-%m-%d %H:%M} UTC "
+        f"({number_of(last['times'], 'record')} so far)"
+    )
 
 
 def _login(connection: Connection) -> Finding:
