@@ -9,7 +9,6 @@ import typer
 
 from interlock.cli.lib.output import FAILED, AsJson, print_json, print_table, say
 from interlock.cli.lib.progress_bar import bar, on, stages
-from interlock.cli.lib.signals import ending_well
 from interlock.supervisor.backup.backup import back_up
 from interlock.supervisor.backup.drill import Drilled
 from interlock.supervisor.backup.drill import drill as drilled
@@ -20,6 +19,7 @@ from interlock.workers.audit.backup_manifest import TrustedKeys
 from interlock.workers.audit.kept_backups import KeptBackup
 from interlock.workers.operations.stuck.words import span
 from interlock.workers.settings import Settings, settings
+from interlock.workers.system.ended_by import ended_by
 from interlock.workflows.errors import BadInput
 from interlock.workflows.output.counts import number_of
 from interlock.workflows.output.suggestions import offered
@@ -58,7 +58,7 @@ def take(
     url = chosen.resolved_database_url().replace("postgresql+psycopg://", "postgresql://")
     replicating = None if chosen.database_url else endpoints.load(home_of(chosen)).superuser_url
     place = (directory or chosen.backups_directory).resolve()
-    with ending_well(), bar("copying", as_json) as shown:
+    with ended_by(), bar("copying", as_json) as shown:
         place, made = back_up(url, place, chosen.signing_directory, on(shown), replicating=replicating)
     size = sum(made.sizes.values())
     if not print_json({"backup": str(place), "bytes": size, **asdict(made)}, as_json):
@@ -137,7 +137,7 @@ def drill(
     path, place = _chosen_backup(chosen, backup, keys), (within or chosen.home).resolve()
     if not place.is_dir():
         raise BadInput(f"{place} does not exist: give --in DIR, where the backup is restored for a while")
-    with ending_well(), bar("checking", as_json) as shown:
+    with ended_by(), bar("checking", as_json) as shown:
         found = drilled(chosen, path, place, keys, stages(shown))
     if not print_json({"ok": found.ok, **asdict(found)}, as_json):
         _print_drill(found)

@@ -8,7 +8,6 @@ import typer
 
 from interlock.cli.lib.options import sharing
 from interlock.cli.lib.overriding import Act, OverrideOptions, Ref, carried_out, overriding
-from interlock.cli.lib.signals import ending_well
 from interlock.cli.operations import override_list
 from interlock.cli.patches.compensation import Mended, PlanFile, read_plan_file
 from interlock.workers.operations.rollback import override_roll_back
@@ -18,6 +17,7 @@ from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_
 from interlock.workers.overrides.transaction import Done, OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch, fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
+from interlock.workers.system.ended_by import ended_by
 
 HELP = """Move an instance by hand. An override makes only moves that the machine has, but bypasses their guards;
 terminal states stay terminal. Only operators may override (`interlock operator --help`). Each move is an event of
@@ -114,7 +114,7 @@ _simple(
 
 
 @app.command("rollback-patch")
-@sharing(OverrideOptions, ending_well()(carried_out))
+@sharing(OverrideOptions, ended_by()(carried_out))
 def rollback_patch_(ref: Ref, plan: PlanFile = None, mended: Mended = None) -> Act:
     """Roll a committed patch back with a compensation plan, or record that it was reverted by hand (--commit-sha).
     Either way the gates that it passed must pass again. The same as `interlock patch roll-back`, plus --dry-run.

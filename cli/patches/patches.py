@@ -14,7 +14,6 @@ from interlock.cli.lib.options import By, Reason
 from interlock.cli.lib.orders import Order, ordered
 from interlock.cli.lib.output import AsJson, block, print_json, print_table, say
 from interlock.cli.lib.overriding import Act, overriding
-from interlock.cli.lib.signals import ending_well
 from interlock.cli.patches.compensation import PLAN_HELP, Mended, PlanFile, plan_, read_plan_file
 from interlock.cli.patches.entries import RunName, newest_entries
 from interlock.cli.patches.quarantine import LIST_HELP
@@ -28,6 +27,7 @@ from interlock.workers.overrides.correct_patch import correct_patch
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import drop_patch
 from interlock.workers.runtime import Runtime
+from interlock.workers.system.ended_by import ended_by
 from interlock.workflows.errors import BadInput
 from interlock.workflows.machines.orchestration.patch_ledger import PATCH_LEDGER_1_1
 from interlock.workflows.output.escaping import shown
@@ -145,7 +145,7 @@ def roll_back_(order: OverrideOrder, ref: Ref, plan: PlanFile = None, mended: Me
 
     def act(runtime: Runtime) -> dict[str, Any]:
         who = {"by": order.by, "reason": order.reason}
-        with ending_well():
+        with ended_by():
             return asdict(roll_back(runtime, ref, wanted, **who, mended=mended)) | who
 
     return act

@@ -9,11 +9,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from interlock.cli.lib.moving import settled, tell
 from interlock.cli.lib.options import person
 from interlock.cli.lib.output import AsJson, errors, print_json, say
-from interlock.cli.lib.signals import ending_well
 from interlock.db.connection import transaction
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
 from interlock.workers.operations.bisect import find_regression
+from interlock.workers.system.ended_by import ended_by
 from interlock.workflows.errors import BadInput
 from interlock.workflows.input import names
 from interlock.workflows.output.suggestions import offered
@@ -54,7 +54,7 @@ def find(
         raise BadInput("give either --run or --workstream")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = Progress(*columns, console=errors, disable=as_json or not errors.is_terminal)
-    with ending_well(), Client() as client, shown as bars:
+    with ended_by(), Client() as client, shown as bars:
         bar = bars.add_task("trees tried", total=None)
         found = find_regression(
             client.runtime,

@@ -12,7 +12,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from interlock.supervisor.servers import endpoints
 from interlock.workers.audit import backup_drills, kept_backups, signing_keys
 from interlock.workers.settings import Settings, settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.ended_by import ended_by
 from interlock.workers.system.readiness import announce_ready
 from interlock.workflows.errors import InterlockError
 from interlock.workflows.output.urls import without_users
@@ -40,12 +40,12 @@ ROOM = 2  # beside the data, a backup is taken only where so many times the data
 
 def main() -> None:
     """Take backups until asked to stop; a backup under way is then given up and removed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    chosen = settings()
-    process_privacy.hide(chosen)
-    announce_ready()
-    while True:
-        time.sleep(take_if_due(chosen))
+    with ended_by({signal.SIGTERM}, code=0):
+        chosen = settings()
+        process_privacy.hide(chosen)
+        announce_ready()
+        while True:
+            time.sleep(take_if_due(chosen))
 
 
 def take_if_due(chosen: Settings) -> float:

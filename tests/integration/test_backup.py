@@ -48,6 +48,7 @@ from interlock.workers.relay.redis_stream import Stream
 from interlock.workers.relay.relay import relay
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workers.system.ended_by import ended_by
 from interlock.workflows.audit.cursors import named
 from tests.cli.terminal import Terminal
 from tests.driving import applied, drain_all
@@ -505,24 +506,18 @@ def test_if_pg_basebackup_alone_is_killed_the_backup_fails_and_what_it_started_e
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the signal may come in any iterator
 def test_whenever_a_backup_is_asked_to_end_nothing_is_left(running_one: Client, place: Path) -> None:
-    def ends(_number: int, _frame: object) -> None:
-        raise SystemExit
-
     (place / "backups").mkdir()
-    before, later = signal.signal(signal.SIGTERM, ends), 0.0
-    try:
-        while not left_in(place / "backups"):  # until one was whole before it was asked to end
-            later += max(0.04, later / 4)  # all stages, also where each takes ten times as long
-            asking = threading.Timer(later, os.kill, (os.getpid(), signal.SIGTERM))
-            with contextlib.suppress(SystemExit):
-                asking.start()
-                take(running_one, place)
-                asking.join()
-            gc.collect()  # whatever the signal left half made ends here, not in a later test that knows nothing of it
-            assert writing_to(place / "backups") == []
-            assert list((place / "backups").glob(f"{PARTIAL}*")) == []
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    later = 0.0
+    while not left_in(place / "backups"):  # until one was whole before it was asked to end
+        later += max(0.04, later / 4)  # all stages, also where each takes ten times as long
+        asking = threading.Timer(later, os.kill, (os.getpid(), signal.SIGTERM))
+        with contextlib.suppress(SystemExit), ended_by({signal.SIGTERM}):
+            asking.start()
+            take(running_one, place)
+            asking.join()
+        gc.collect()  # whatever the signal left half made ends here, not in a later test that knows nothing of it
+        assert writing_to(place / "backups") == []
+        assert list((place / "backups").glob(f"{PARTIAL}*")) == []
     assert later > 0.05
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -139,6 +140,26 @@ def test_while_another_is_written_it_waits_for_the_next_time(
         schedule.take_if_due(chosen)
     assert "another backup is being written" in capsys.readouterr().out
     assert listed(chosen) == []
+
+
+def test_the_part_ends_when_it_is_asked_to_also_where_python_drops_that(
+    chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(_: Settings) -> float:
+        class Signalled:
+            def __del__(self) -> None:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        Signalled()
+        return DAY
+
+    monkeypatch.setattr(schedule, "settings", lambda: chosen)
+    monkeypatch.setattr(schedule, "take_if_due", take)
+    monkeypatch.setattr(schedule.process_privacy, "hide", lambda _: None)  # of this process
+    monkeypatch.setattr(schedule, "announce_ready", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        schedule.main()
+    assert ended.value.code == 0
 
 
 def test_the_part_takes_them_and_its_kill_leaves_no_half(place: Path) -> None:

@@ -3,7 +3,6 @@
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from io import BytesIO
@@ -22,6 +21,7 @@ from interlock.workers.operations.metrics import Reader
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from interlock.workers.system import process_privacy
+from interlock.workers.system.ended_by import ended_by
 from interlock.workers.system.readiness import announce_ready
 from interlock.workflows.errors import InterlockError
 
@@ -238,9 +238,8 @@ def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] 
         CannotListen: the address is taken.
     """
     process_privacy.hide(settings)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     runtime = Runtime(settings)
-    with closing(runtime), listening(runtime, host, port) as server:
+    with ended_by({signal.SIGTERM}, code=0), closing(runtime), listening(runtime, host, port) as server:
         told(url(server))
         announce_ready()
         server.serve_forever()

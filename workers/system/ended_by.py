@@ -1,0 +1,47 @@
+"""Signals that ask a process to end, as an exception: what is half done is cleaned up first."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a supervisor, a closed terminal
+AGAIN_SECONDS = 0.05
+
+
+@contextmanager
+def ended_by(signals: Collection[signal.Signals] = ASKING, *, code: int | None = None) -> Iterator[None]:
+    """During a block these signals raise `SystemExit`.
+
+    Python drops what is raised within a `__del__`, or while an iterator that nobody needs any more is closed, and a
+    signal may come just there. One that was dropped comes again.
+
+    Args:
+        signals: which.
+        code: the exit code; None: 128 and the signal's number, as shells report it.
+    """
+    came: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        sys.exit(128 + number if code is None else code)
+
+    def once_more(dropped: "sys.UnraisableHookArgs") -> None:
+        if came and issubclass(dropped.exc_type, SystemExit):
+            again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), came[-1]))
+            again.daemon = True
+            again.start()
+        else:
+            hook(dropped)
+
+    before = {number: signal.signal(number, end) for number in signals}
+    hook, sys.unraisablehook = sys.unraisablehook, once_more
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)
