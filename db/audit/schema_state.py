@@ -22,8 +22,9 @@ Objects = Mapping[str, str]
 _NEWEST = in_schema("SELECT objects FROM interlock.schema_states ORDER BY number DESC LIMIT 1")
 _ALL = in_schema("SELECT objects FROM interlock.schema_states ORDER BY number")
 _LAST = in_schema("""
-SELECT count(*) AS times, max(recorded_at) AS recorded_at, (array_agg(login ORDER BY number DESC))[1] AS login
-  FROM interlock.schema_states""")
+SELECT login, to_char(recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') AS recorded_at,
+       (SELECT count(*) FROM interlock.schema_states) AS times
+  FROM interlock.schema_states ORDER BY number DESC LIMIT 1""")
 _ADD = in_schema("INSERT INTO interlock.schema_states (objects) VALUES (%(objects)s)")
 
 
@@ -52,7 +53,7 @@ def newest(connection: Connection) -> Objects:
 
 
 def recorded(connection: Connection) -> RowMapping:
-    """How often the schema was recorded (`times`), when last (`recorded_at`), and by which `login`."""
+    """Which `login` recorded the schema last, when (`recorded_at`, as text, UTC), and how often it was (`times`)."""
     return connection.exec_driver_sql(_LAST).mappings().one()
 
 

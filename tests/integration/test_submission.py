@@ -255,7 +255,7 @@ def submit_in_seconds(submitted: Submit, dba: Dba, many: int) -> None:
     before, began = read(dba), monotonic()
     submitted(plan)
     seconds = monotonic() - began
-    assert read(dba) - before < 100 * many  # it reads some thirty for each; plans for small tables read all before it
+    assert read(dba) - before < 100 * many  # thirty a task; with a plan for small tables each reads all before it
     assert seconds < SECONDS
     assert dba.execute("SELECT count(*), sum(unmet) FROM tasks").fetchone() == (many + small, many - 10)
     assert dba.execute("SELECT count(*) FROM workflow_links").fetchone() == (many - 10,)
@@ -265,6 +265,15 @@ def test_ten_thousand_tasks_are_submitted_in_seconds(submitted: Submit, dba: Dba
     submit_in_seconds(submitted, dba, MANY)
 
 
+def seen_empty(dba: Dba) -> int:
+    """How many of three tables have pages, in which PostgreSQL found no rows."""
+    (tables,) = dba.execute(
+        "SELECT count(*) FROM pg_class WHERE relname IN ('workflow_instances', 'tasks', 'commands')"
+        " AND relpages > 0 AND reltuples = 0"
+    ).fetchone() or (0,)
+    return int(tables)
+
+
 def test_a_run_is_submitted_in_seconds_where_statistics_know_of_no_rows(
     runtime: Runtime, submitted: Submit, dba: Dba, tmp_path: Path, project: str
 ) -> None:
@@ -272,12 +281,15 @@ def test_a_run_is_submitted_in_seconds_where_statistics_know_of_no_rows(
     many = MANY // 5
     plan = read_plan(plan_of("id: w, " + tasks(*(f"t{n}" for n in range(many)))))
     wanted = checked(runtime, plan, project=project, by="ann", directory=tmp_path, priority=0)
-    with runtime.database.connect() as connection:
-        write(runtime, connection, wanted)
-        connection.rollback()
-    assert count(dba)[0] == 0
-    dba.execute("ANALYZE")
-    submit_in_seconds(submitted, dba, many)
+    while seen_empty(dba) < 3:  # autovacuum may take the pages away meanwhile
+        with runtime.database.connect() as connection:
+            write(runtime, connection, wanted)
+            connection.rollback()
+        dba.execute("ANALYZE")
+    try:
+        submit_in_seconds(submitted, dba, many)
+    finally:
+        dba.execute("ANALYZE")  # later tests use this database
 
 
 # What is refused --------------------------------------------------------------------------------------------------

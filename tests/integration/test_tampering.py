@@ -552,7 +552,7 @@ def test_the_doctor_names_each_protection_that_is_off_or_gone_and_its_cure_works
         return next((each.level, each.message, each.cure) for each in examined(runtime, "protection", by="database"))
 
     ((login, at),) = dba.execute("SELECT login, recorded_at AT TIME ZONE 'UTC' FROM schema_states").fetchall()
-    as_recorded = f"the schema is as {login} recorded it at {at:%Y-%m-%d %H:%M} UTC (1 record so far)"
+    as_recorded = f"the schema is as {login} recorded it at {at:%Y-%m-%d %H:%M} UTC (recorded 1 time so far)"
     assert finding()[:2] == ("ok", f"every protecting trigger is on, and {as_recorded}")
     dba.execute("ALTER TABLE trigger_requests DISABLE TRIGGER bounded_metadata, DISABLE TRIGGER worded")
     dba.execute("ALTER TABLE archived_records ENABLE TRIGGER kept")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from interlock.workers.system.ended_by import ASKING, ended_by
+from interlock.workers.system.ended_by import AGAIN_SECONDS, ASKING, ended_by
+from interlock.workers.system.uninterrupted import uninterrupted
 
 
 class Signalled:
@@ -48,6 +49,28 @@ def test_one_that_python_drops_comes_again() -> None:
     with pytest.raises(SystemExit):
         work()
     assert reached
+
+
+def test_one_that_is_dropped_at_the_end_reaches_nobody_else() -> None:
+    got: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
+    try:
+        with ended_by({signal.SIGTERM}):
+            Signalled()
+        Event().wait(3 * AGAIN_SECONDS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == []
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_by(), uninterrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_what_else_is_dropped_is_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,8 +238,11 @@ def serve(settings: Settings, host: str, port: int, told: Callable[[str], None] 
         CannotListen: the address is taken.
     """
     process_privacy.hide(settings)
-    runtime = Runtime(settings)
-    with ended_by({signal.SIGTERM}, code=0), closing(runtime), listening(runtime, host, port) as server:
+    with (
+        ended_by({signal.SIGTERM}, code=0),
+        closing(Runtime(settings)) as runtime,
+        listening(runtime, host, port) as server,
+    ):
         told(url(server))
         announce_ready()
         server.serve_forever()

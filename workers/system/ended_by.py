@@ -16,14 +16,15 @@ AGAIN_SECONDS = 0.05
 def ended_by(signals: Collection[signal.Signals] = ASKING, *, code: int | None = None) -> Iterator[None]:
     """During a block these signals raise `SystemExit`.
 
-    Python drops what is raised within a `__del__`, or while an iterator that nobody needs any more is closed, and a
-    signal may come just there. One that was dropped comes again.
+    Python ignores an exception that is raised within a `__del__`, or while an unfinished generator is cleaned up, and a
+    signal may arrive just then. Such a signal is sent again after 50 ms, unless the block has ended.
 
     Args:
-        signals: which.
+        signals: which; those that this process ignores (`nohup`) stay ignored.
         code: the exit code; None: 128 and the signal's number, as shells report it.
     """
     came: list[int] = []
+    timers: list[threading.Timer] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
         came.append(number)
@@ -31,17 +32,22 @@ def ended_by(signals: Collection[signal.Signals] = ASKING, *, code: int | None =
 
     def once_more(dropped: "sys.UnraisableHookArgs") -> None:
         if came and issubclass(dropped.exc_type, SystemExit):
-            again = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), came[-1]))
+            timers.append(again := threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), came[-1])))
             again.daemon = True
             again.start()
         else:
             hook(dropped)
 
-    before = {number: signal.signal(number, end) for number in signals}
+    before = {each: signal.signal(each, end) for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
     hook, sys.unraisablehook = sys.unraisablehook, once_more
     try:
         yield
     finally:
-        sys.unraisablehook = hook
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            for again in timers:  # what is sent now would reach whoever had the signal before
+                again.cancel()
+                again.join()
+        finally:
+            sys.unraisablehook = hook
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -5,12 +5,12 @@ import signal
 import threading
 from collections.abc import Iterator
 
-ENDING = (signal.SIGTERM, signal.SIGINT)
+from interlock.workers.system.ended_by import ASKING
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back SIGTERM and SIGINT during a block; those that came take effect at its end.
+    """Hold back the signals that `ended_by` takes during a block; those that came take effect at its end.
 
     Other than with a blocked signal, a program that is started meanwhile gets them as usual. Outside the main thread,
     which alone handles signals, there is nothing to hold back.
@@ -19,7 +19,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {each: signal.signal(each, lambda number, _frame: came.append(number)) for each in ENDING}
+    asking = [each for each in ASKING if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, lambda number, _frame: came.append(number)) for each in asking}
     try:
         yield
     finally:

@@ -91,7 +91,7 @@ CREATE FUNCTION interlock.link_all(rows json) RETURNS TABLE (source_id uuid, rol
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    INSERT INTO interlock.workflow_links AS t (source_id, role, inverse, target_id)  -- OFFSET 0: each is looked up (see `links_added`)
+    INSERT INTO interlock.workflow_links AS t (source_id, role, inverse, target_id)  -- OFFSET 0: each is looked up by itself (ADR 42)
     SELECT n.source_id, n.role, n.inverse, i.id
       FROM json_to_recordset(rows) AS n (
                source_id uuid, role text, inverse text, project text, type text, target text, target_id uuid)

@@ -1,7 +1,6 @@
 """Checks of the database: its server, login, schema and protections, and the recorded definitions."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC
 
 from sqlalchemy import Connection, RowMapping
 
@@ -71,11 +70,8 @@ def _protection(connection: Connection) -> Finding:
 
 def _as_recorded(connection: Connection) -> str:
     last = schema_state.recorded(connection)
-    when = last["recorded_at"].astimezone(UTC)
-    return (
-        f"the schema is as {last['login']} recorded it at {when:%Y-%m-%d %H:%M} UTC "
-        f"({number_of(last['times'], 'record')} so far)"
-    )
+    often = number_of(last["times"], "time")
+    return f"the schema is as {last['login']} recorded it at {last['recorded_at']} UTC (recorded {often} so far)"
 
 
 def _login(connection: Connection) -> Finding:

@@ -95,8 +95,8 @@ CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STAB
     RETURN encode(interlock.digest(body || CASE WHEN body ? 'created_at' THEN jsonb_build_object(
         'created_at', interlock.micros((body->>'created_at')::timestamptz)) ELSE '{}' END), 'hex');
 
--- From now on the hashes of their instances' births cover the rows, and the patches that they name. Their ids are a list, their digests
--- one object, in which each row finds its own: of a join, PostgreSQL might read all of either for each row of the other.
+-- From now on the hash of each instance's birth covers its row here, and the patch that the row names. The digests are collected in one
+-- object, from which each instance takes its own: with a join, PostgreSQL might read one side whole for each row of the other (ADR 42).
 CREATE FUNCTION interlock.record_body_digests() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     ids     uuid[];
