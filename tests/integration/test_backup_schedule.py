@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +30,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases, homes
 from tests.homes import installed, open_directory
+from tests.signalled import Signalled
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -146,10 +146,6 @@ def test_the_part_ends_when_it_is_asked_to_also_where_python_drops_that(
     chosen: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def take(_: Settings) -> float:
-        class Signalled:
-            def __del__(self) -> None:
-                os.kill(os.getpid(), signal.SIGTERM)
-
         Signalled()
         return DAY
 

@@ -4,19 +4,14 @@ import os
 import signal
 import sys
 from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
 
-from interlock.workers.system.ended_by import AGAIN_SECONDS, ASKING, ended_by
+from interlock.workers.system.ended_by import ASKING, ended_by
 from interlock.workers.system.uninterrupted import uninterrupted
-
-
-class Signalled:
-    """Sends this process a signal where it is deleted, which is where Python drops exceptions."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
+from tests.signalled import Signalled
 
 
 def ask(number: signal.Signals, code: int | None = None) -> None:
@@ -53,11 +48,11 @@ def test_one_that_python_drops_comes_again() -> None:
 
 def test_one_that_is_dropped_at_the_end_reaches_nobody_else() -> None:
     got: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
+    before, others = signal.signal(signal.SIGTERM, lambda number, _: got.append(number)), set(enumerate_threads())
     try:
         with ended_by({signal.SIGTERM}):
             Signalled()
-        Event().wait(3 * AGAIN_SECONDS)
+        assert set(enumerate_threads()) <= others, "whoever would send it again is gone"
     finally:
         signal.signal(signal.SIGTERM, before)
     assert got == []

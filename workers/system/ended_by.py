@@ -4,12 +4,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a supervisor, a closed terminal
 AGAIN_SECONDS = 0.05
+
+
+@contextmanager
+def handled(signals: Collection[signal.Signals], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Let a handler take signals during a block, but for those that this process ignores (`nohup`)."""
+    before = {each: signal.signal(each, handler) for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -20,7 +31,7 @@ def ended_by(signals: Collection[signal.Signals] = ASKING, *, code: int | None =
     signal may arrive just then. Such a signal is sent again after 50 ms, unless the block has ended.
 
     Args:
-        signals: which; those that this process ignores (`nohup`) stay ignored.
+        signals: which; ignored ones stay ignored (`handled`).
         code: the exit code; None: 128 and the signal's number, as shells report it.
     """
     came: list[int] = []
@@ -38,16 +49,14 @@ def ended_by(signals: Collection[signal.Signals] = ASKING, *, code: int | None =
         else:
             hook(dropped)
 
-    before = {each: signal.signal(each, end) for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
-    hook, sys.unraisablehook = sys.unraisablehook, once_more
-    try:
-        yield
-    finally:
+    with handled(signals, end):
+        hook, sys.unraisablehook = sys.unraisablehook, once_more
         try:
-            for again in timers:  # what is sent now would reach whoever had the signal before
-                again.cancel()
-                again.join()
+            yield
         finally:
-            sys.unraisablehook = hook
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            try:
+                for again in timers:  # what is sent now would reach whoever had the signal before
+                    again.cancel()
+                    again.join()
+            finally:
+                sys.unraisablehook = hook

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from interlock.workers.system.ended_by import ASKING
+from interlock.workers.system.ended_by import ASKING, handled
 
 
 @contextlib.contextmanager
@@ -19,12 +19,9 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    asking = [each for each in ASKING if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, lambda number, _frame: came.append(number)) for each in asking}
     try:
-        yield
+        with handled(ASKING, lambda number, _frame: came.append(number)):
+            yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
         for number in came:
             signal.raise_signal(number)

@@ -99,18 +99,16 @@ CREATE FUNCTION interlock.body_digest(body jsonb) RETURNS text LANGUAGE sql STAB
 -- object, from which each instance takes its own: with a join, PostgreSQL might read one side whole for each row of the other (ADR 42).
 CREATE FUNCTION interlock.record_body_digests() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    ids     uuid[];
-    digests jsonb;
+    digests jsonb := (
+        SELECT jsonb_object_agg(
+                   s.stored->>TG_ARGV[0],
+                   jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(s.stored))
+                   || COALESCE((SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p)))
+                                  FROM interlock.patches p WHERE p.patch_id = s.stored->>'patch_id'), '{}'))
+          FROM (SELECT to_jsonb(made) AS stored FROM made OFFSET 0) s);
 BEGIN
-    SELECT array_agg((s.stored->>TG_ARGV[0])::uuid),
-           jsonb_object_agg(
-               s.stored->>TG_ARGV[0],
-               jsonb_build_object(TG_TABLE_NAME, interlock.body_digest(s.stored))
-               || COALESCE((SELECT jsonb_build_object('patches', interlock.body_digest(to_jsonb(p)))
-                              FROM interlock.patches p WHERE p.patch_id = s.stored->>'patch_id'), '{}'))
-      INTO ids, digests
-      FROM (SELECT to_jsonb(made) AS stored FROM made OFFSET 0) s;
-    UPDATE interlock.workflow_instances i SET bodies = COALESCE(i.bodies, '{}') || (digests->i.id::text) WHERE i.id = ANY (ids);
+    UPDATE interlock.workflow_instances i SET bodies = COALESCE(i.bodies, '{}') || (digests->i.id::text)
+     WHERE i.id = ANY (ARRAY(SELECT jsonb_object_keys(digests)::uuid));
     RETURN NULL;
 END $$;
 
