@@ -1,9 +1,9 @@
 # Everything a person or CI runs. Only Python >= 3.11 (with pip) and make are assumed, and git where there are patches.
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests wait for servers more than they compute: four processes, each with servers of its own, keep two cores busy. Each
-# more costs ten seconds of CPU before its first test.
-PYTEST_ARGS ?= -n 4
+# Many tests wait: five processes, each with servers of its own, keep two cores busy. Each more costs ten seconds of CPU
+# before its first test.
+PYTEST_ARGS ?= -n 5
 MINUTES ?= 10
 
 .PHONY: setup up demo test check audit fuzz storm conformance bench versions lock images clean

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,6 +21,8 @@ import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from redis import Redis
+from xdist.remote import Producer
+from xdist.scheduler import WorkStealingScheduling
 
 from interlock.supervisor.embedded import running
 from interlock.supervisor.environment import PLAIN_NAMES
@@ -34,6 +36,7 @@ from tests import databases, huge_pages, leftovers
 from tests.homes import open_directory, share
 from tests.kept_databases import KeptDatabase, KeptDatabases
 from tests.nodes import Node, node
+from tests.order import arranged
 from tests.rights import operate
 
 ROOT = Path(__file__).parents[1]
@@ -79,37 +82,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests with the longest timeouts first, a share in each process, so that none runs alone at the end.
-
-    xdist begins by giving each process, in turn, a quarter of its share: `tests // processes // 4` tests. Tests of one
-    group (`xdist_group`) or module stay together, because they share what they have started; of what is more than such
-    a quarter, the rest is given out next, or all later processes would begin with a part of another's share.
-    """
-    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    """Put the tests in the order that `pytest_xdist_make_scheduler` is made for."""
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
-    seconds: Counter[str] = Counter()
     for item in items:
-        group = _group(item)
-        groups[group].append(item)
-        seconds[group] += max((each.args[0] for each in item.iter_markers("timeout")), default=0)
-    shares: list[list[pytest.Item]] = [[] for _ in range(count)]
-    loads = [0.0] * count
-    for group, load in seconds.most_common():
-        if load:
-            least = loads.index(min(loads))
-            loads[least] += load
-            shares[least] += groups.pop(group)
-    timed = {id(item) for begins in shares for item in begins}
-    others = [item for item in items if id(item) not in timed]
-    first = len(items) // count // 4
-    for begins in shares:
-        others[:0] = begins[first:]
-        del begins[first:]
-    for begins in shares:
-        rest = first - len(begins)
-        begins.extend(others[:rest])
-        del others[:rest]
-    items[:] = [*(item for begins in shares for item in begins), *others]
+        groups[_group(item)].append(item)
+    items[:] = arranged(groups, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling:
+    """Whatever `--dist` says, because the order of the tests is made for this one."""
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
