@@ -5,7 +5,7 @@ moves 13 ms more; to take everything out again that a test wrote takes 5 ms, and
 a few more. A database whose catalogue a test changed is dropped.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from interlock.supervisor.servers.endpoints import Servers
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
+from tests.waiting import eventually
 
 KEPT = 3  # databases of one process: few templates are in use at a time
-USES = 500  # what is deleted stays in the files, and makes reading slower
+USES = 500
 POOLS: Mapping[str, str] = {  # of a runtime; what they depend on
     "database": "resolved_database_url",
     "statements": "resolved_database_url",
@@ -108,9 +109,10 @@ ANEW = """
 RESET SESSION AUTHORIZATION; RESET ALL; CLOSE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
 DISCARD TEMP; DISCARD SEQUENCES"""
 
-# Whoever else is connected; who waits for a statement and holds no lock, as some do until a session ends.
+# Whoever else is connected, told to end: PostgreSQL's own wait for that fails if another user's process gets the pid.
+# And who waits for a statement and holds no lock, as some do until a session ends.
 OTHERS = """
-SELECT pid, pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend'
    AND pid <> pg_backend_pid() AND NOT pid = ANY (%s)
 """
@@ -172,7 +174,7 @@ class KeptDatabase:
         self._connections = [each for each in self._connections if not each.closed]
         mine = {each.info.backend_pid for each in self._connections}
         try:
-            self._superuser.execute(OTHERS, [list(mine)])
+            eventually(lambda: self._superuser.closed or not self._all(OTHERS, [list(mine)]), every=0.002)
             for session in self._sessions.values():
                 session.execute(ANEW)
             idle = {pid for (pid,) in self._superuser.execute(IDLE)}
@@ -197,6 +199,9 @@ class KeptDatabase:
 
     def _one(self, query: str) -> Any:
         return self._superuser.execute(query.encode()).fetchone()
+
+    def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
+        return self._superuser.execute(query.encode(), values).fetchall()
 
 
 class KeptDatabases:
