@@ -133,10 +133,10 @@ ATTEMPTS = {
         "env -i setsid sleep $LONG > /dev/null 2>&1 & sleep 0.2; kill -9 $PPID; sleep 1", seen="alive", alone=True
     ),
     "holds memory without end": Attempt(
-        "head -c 450m /dev/zero | tail | sleep 15", open_as_user=False, seen="memory", alone=True
+        "head -c 200m /dev/zero | tail | sleep 15", open_as_user=False, seen="memory", alone=True
     ),
     "fills the disk": Attempt(
-        "i=0; while [ $i -lt 400 ]; do dd if=/dev/zero of=big.$i bs=1M count=7; i=$((i+1)); done; sleep 9",
+        "i=0; while [ $i -lt 400 ]; do dd if=/dev/zero of=big.$i bs=1M count=7; sleep 0.02; i=$((i+1)); done; sleep 9",
         open_as_user=False,
         seen="disk",
         alone=True,
