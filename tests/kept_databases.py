@@ -21,7 +21,7 @@ from tests import databases
 from tests.waiting import eventually
 
 KEPT = 3  # databases of one process: few templates are in use at a time
-USES = 500
+USES = 50  # what is deleted stays in files and indexes: after some hundred, a test may take three times as long
 POOLS: Mapping[str, str] = {  # of a runtime; what they depend on
     "database": "resolved_database_url",
     "statements": "resolved_database_url",
