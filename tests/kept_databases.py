@@ -5,7 +5,7 @@ moves 13 ms more; to take everything out again that a test wrote takes 5 ms, and
 a few more. A database whose catalogue a test changed is dropped.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,9 @@ class KeptDatabase:
         self._connections = [each for each in self._connections if not each.closed]
         mine = {each.info.backend_pid for each in self._connections}
         try:
-            eventually(lambda: self._superuser.closed or not self._all(OTHERS, [list(mine)]), every=0.002)
+            eventually(
+                lambda: self._superuser.closed or not self._superuser.execute(OTHERS, [[*mine]]).rowcount, every=0.002
+            )
             for session in self._sessions.values():
                 session.execute(ANEW)
             idle = {pid for (pid,) in self._superuser.execute(IDLE)}
@@ -199,9 +201,6 @@ class KeptDatabase:
 
     def _one(self, query: str) -> Any:
         return self._superuser.execute(query.encode()).fetchone()
-
-    def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
-        return self._superuser.execute(query.encode(), values).fetchall()
 
 
 class KeptDatabases:

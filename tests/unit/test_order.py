@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
-from tests.order import COMPUTING, WAITING, arranged
-
-LONG = {**WAITING, **COMPUTING}
+from tests.order import COMPUTING, LONG, WAITING, arranged
 
 names = st.sampled_from([*LONG, *(f"short-{number}" for number in range(60))])
 groups = st.dictionaries(names, st.integers(1, 40), min_size=1).map(
