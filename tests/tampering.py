@@ -58,9 +58,9 @@ class Tampering:
     applied: bool = False
 
 
-def verified_by_itself(runtime: Runtime) -> int:
-    """A whole pass of the verification that runs by itself; returns the number of problems found."""
-    return verify_some(runtime) + compare_evidence(runtime)
+def found_by_itself(runtime: Runtime) -> bool:
+    """Whether the verification that runs by itself finds anything: first in the chains, then in what stands beside."""
+    return verify_some(runtime) > 0 or compare_evidence(runtime) > 0
 
 
 def tables_of(dba: Dba, statements: str) -> list[str]:

@@ -4,8 +4,6 @@ import ast
 import re
 from functools import cache
 
-import pytest
-
 from docs.generate import ROOT
 from tests.attempts import ATTEMPTS
 
@@ -20,9 +18,9 @@ def functions(file: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize(("file", "name"), NAMED, ids=str)
-def test_every_test_that_it_names_is_there(file: str, name: str) -> None:
-    assert name in functions(file)
+def test_every_test_that_it_names_is_there() -> None:
+    assert len(NAMED) > 250
+    assert [f"{file}::{name}" for file, name in NAMED if name not in functions(file)] == []
 
 
 def test_every_claim_names_a_test() -> None:
