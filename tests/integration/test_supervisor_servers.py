@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -193,13 +193,8 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
     memory: set[Path] = set()
 
-    def running() -> list[psutil.Process]:
-        found = fresh.processes()
-        memory.update(*map(_shared_memory, found))
-        return found
-
-    def signal_all(number: int) -> None:
-        for each in running():
+    def signal_all(number: int, found: Iterable[psutil.Process]) -> None:
+        for each in found:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
 
@@ -207,21 +202,24 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         """Whether initdb's own PostgreSQL is at work and has its shared memory; it is stopped then."""
         if not list(fresh.path.glob("postgres.new-*/data")):
             return False
-        signal_all(signal.SIGSTOP)
-        if running() and memory:
+        first.suspend()  # it would begin the next step
+        below = first.children(recursive=True)
+        signal_all(signal.SIGSTOP, below)
+        memory.update(*map(_shared_memory, below))
+        if any(each.exists() for each in memory):
             return True
-        signal_all(signal.SIGCONT)
+        signal_all(signal.SIGCONT, [first, *below])
         return False
 
     command = [sys.executable, "-m", "interlock.supervisor"]
-    with subprocess.Popen(command, env=environment, start_new_session=True) as first:
+    with psutil.Popen(command, env=environment, start_new_session=True) as first:
         try:
             eventually(caught, every=0.005)
         finally:
             first.kill()
     assert not list(fresh.path.glob("postgres"))
-    signal_all(signal.SIGCONT)
-    eventually(lambda: not running(), every=0.02)
+    signal_all(signal.SIGCONT, fresh.processes())
+    eventually(lambda: not fresh.processes(), every=0.02)
     assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()
     assert fresh.sql("SELECT 1") == [(1,)]
