@@ -13,7 +13,7 @@ from interlock.cli.lib.moving import EXIT
 from interlock.cli.lib.options import IfVersion, person
 from interlock.cli.lib.output import FAILED, AsJson, errors, one_line, print_json, print_table, say
 from interlock.cli.lib.parsing import json_object, when
-from interlock.cli.lib.worker_secrets import NewSecretFile, SecretFile, kept, required
+from interlock.cli.lib.worker_secrets import VARIABLE, NewSecretFile, SecretFile, kept, required
 from interlock.db.audit.verify import Problem
 from interlock.db.core import instances
 from interlock.workers.client.client import Client
@@ -128,7 +128,8 @@ def fire(
     if proof.startswith("secret"):
         if proof != "secret":
             raise BadInput(
-                "`ps` shows arguments: --proof secret reads the secret from the environment or --secret-file"
+                "others on this machine can read the arguments of a command: give only `--proof secret`, and the "
+                f"secret itself in {VARIABLE} or in a file (--secret-file)"
             )
         proof = f"secret:{required(secret_file)}"
     with Client() as client:

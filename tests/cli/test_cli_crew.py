@@ -157,7 +157,7 @@ def test_a_secret_comes_from_a_file_of_the_user_alone_or_the_environment_never_f
         words = ("worker", "heartbeat", name, "--secret-file", str(tmp_path / path))
         terminal.run(*words).is_one_clear_line(says)
     said = terminal.run("fire", name, "shutdown_requested", "--by", name, "--proof", f"secret:{secret}")
-    said.is_one_clear_line("`ps` shows arguments")
+    said.is_one_clear_line("can read the arguments")
     for stranger in (terminal, terminal.set(INTERLOCK_WORKER_SECRET="x" * 43)):
         refused = stranger.run("worker", "shutdown", name, "--by", name)
         assert refused.code == 2

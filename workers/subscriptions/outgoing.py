@@ -154,6 +154,6 @@ class _PublicAdapter(_Held, IPFilterAdapter):  # type: ignore[misc] # untyped
 
 def _not_public(url: str, address: object) -> EndpointNotAllowed:
     return EndpointNotAllowed(
-        f"{shown_url(url)} has the address {address}, which is none of the public internet. If it is "
-        "to be delivered to all the same, name its host in INTERLOCK_SUBSCRIPTION_HOSTS"
+        f"{shown_url(url)} has the address {address}, which is not on the public internet. If events are to go there "
+        "all the same, name its host in INTERLOCK_SUBSCRIPTION_HOSTS"
     )
