@@ -1,7 +1,7 @@
 """`create`, `fire`, `show`, `history`, `list`, `watch`: the commands on instances."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from time import monotonic, sleep
 from typing import Annotated, Any
 
@@ -145,9 +145,10 @@ def fire(
         )
         if wait and receipt.status in ("pending", "scheduled"):
             try:
-                (receipt,) = client.wait([receipt.request_id], timeout_seconds=timeout)
+                (settled,) = client.wait([receipt.request_id], timeout_seconds=timeout)
             except VersionConflict as conflict:  # printed as any other rejection
-                (receipt,) = conflict.receipts
+                (settled,) = conflict.receipts
+            receipt = replace(settled, replayed=receipt.replayed)
     if not print_json(receipt, as_json):
         _print_result(ref, receipt)
     raise typer.Exit(EXIT.get(receipt.status, 0))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,14 @@ def test_the_same_request_again_is_the_same_trigger(terminal: Terminal, story: s
     assert (first["replayed"], second["replayed"]) == (False, True)
     assert second["result"] == first["result"]
     assert len(terminal.ok("history", story)) == 1
+
+
+def test_the_same_request_again_says_so_also_if_it_has_to_wait(terminal: Terminal, story: str) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+    fire = ("fire", story, "design_complete", "--by", "ann", "--request-id", f"once-{story}", "--after", soon)
+    terminal.ok(*fire)
+    again = terminal.ok(*fire, "--wait")
+    assert (again["status"], again["replayed"]) == ("applied", True)
 
 
 @pytest.mark.parametrize(
