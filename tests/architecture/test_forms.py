@@ -40,8 +40,8 @@ def test_a_definition_exports_in_every_form_with_its_states_triggers_and_guards(
     )
     for name, form in FORMS.items():
         text = form.write(definition)
-        assert text.endswith("\n")
-        assert PLACE.search(text) is None
+        assert text.endswith("\n"), name
+        assert PLACE.search(text) is None, name
         said = (checksum(definition),) if name == "temporal" else named  # it imports the definition itself
         assert [each for each in said if each not in text] == [], name
 

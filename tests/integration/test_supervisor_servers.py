@@ -193,6 +193,10 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
     environment = {**os.environ, "INTERLOCK_HOME": str(fresh.path)}
     memory: set[Path] = set()
 
+    def seen(found: list[psutil.Process]) -> list[psutil.Process]:
+        memory.update(*map(_shared_memory, found))
+        return found
+
     def signal_all(number: int, found: Iterable[psutil.Process]) -> None:
         for each in found:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -205,7 +209,7 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         first.suspend()  # it would begin the next step
         below = first.children(recursive=True)
         signal_all(signal.SIGSTOP, below)
-        memory.update(*map(_shared_memory, below))
+        seen(below)
         if any(each.exists() for each in memory):
             return True
         signal_all(signal.SIGCONT, [first, *below])
@@ -218,8 +222,8 @@ def test_an_up_killed_while_it_makes_the_database_leaves_nothing_that_deceives_t
         finally:
             first.kill()
     assert not list(fresh.path.glob("postgres"))
-    signal_all(signal.SIGCONT, fresh.processes())
-    eventually(lambda: not fresh.processes(), every=0.02)
+    signal_all(signal.SIGCONT, seen(fresh.processes()))
+    eventually(lambda: not seen(fresh.processes()), every=0.02)
     assert not [each for each in memory if each.exists()], "shared memory stays until the machine starts again"
     fresh.start()
     assert fresh.sql("SELECT 1") == [(1,)]
