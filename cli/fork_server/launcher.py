@@ -28,8 +28,8 @@ GO = b"!"
 ANSWER_SECONDS = 10  # then the fork server is taken for stuck
 STREAMS = 3
 LENGTH_BYTES = 4
-# Other variables that begin with PYTHON change how Python itself starts, which a fork has behind it.
-HARMLESS = {"PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+# Other variables that begin with PYTHON change how Python itself starts, which a fork has behind it. PYTHON is make's.
+HARMLESS = {"PYTHON", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP, so that a stopped command is continued, too
 LOST = "the process that ran this command was killed before its end; what it had committed stays"
 

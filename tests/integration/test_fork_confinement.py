@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from select import select
 
 import psutil
 import pytest
@@ -15,7 +16,6 @@ from interlock.cli.fork_server import launcher, listener
 from interlock.cli.fork_server.confinement import confinement, is_alike
 from interlock.db.schema import VARIABLE
 from interlock.supervisor import orphans
-from interlock.supervisor.environment import environment
 from interlock.supervisor.home import home_of
 from interlock.supervisor.processes import specs
 from interlock.supervisor.processes.process import Child
@@ -189,7 +189,7 @@ STRANGERS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-def test_nobody_shows_a_strange_server_its_environment(tmp_path: Path, stranger: str) -> None:
+def test_nobody_shows_a_strange_server_its_environment(served: Served, tmp_path: Path, stranger: str) -> None:
     if not _possible(STRANGERS[stranger]):
         pytest.skip("this user cannot become such a process")
     listens, said = os.pipe()
@@ -198,9 +198,9 @@ def test_nobody_shows_a_strange_server_its_environment(tmp_path: Path, stranger:
             STRANGERS[stranger]()
             listening.listen()  # as itself
             os.write(said, b".")
-            os._exit(len(listening.accept()[0].recv(1)))
+            os._exit(len(listening.accept()[0].recv(1)) if select([listening], [], [], 60)[0] else 2)
         os.read(listens, 1)
-        env = environment(Settings(home=tmp_path))
+        env = {**served.env, "INTERLOCK_HOME": str(tmp_path)}
         done = subprocess.run([INTERLOCK, "--version"], env=env, capture_output=True, check=True, timeout=60)
         assert done.stdout.startswith(b"interlock")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

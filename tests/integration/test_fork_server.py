@@ -56,7 +56,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     },
     "in a deleted directory, of the C locale": {
         "cwd": "gone",
-        "more": {"FORCE_COLOR": "1", "COLUMNS": "60", "TERM": "xterm-256color", "LC_ALL": "C"},
+        "more": {"FORCE_COLOR": "1", "COLUMNS": "60", "TERM": "xterm-256color", "LC_ALL": "C", "PYTHON": "x"},
     },
 }
 
