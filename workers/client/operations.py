@@ -268,7 +268,7 @@ class Operations(Generic[Caller]):
             timeout_seconds: how long to wait at most.
 
         Returns:
-            Receipts with `status` and `result`, in the given order.
+            Receipts with `status` and `result`, in the given order. Their `replayed` is False: only `fire` knows it.
 
         Raises:
             NotSettled: some were not in time. They remain accepted.

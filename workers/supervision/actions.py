@@ -167,11 +167,16 @@ def perform(client: Client, instance_id: UUID, trigger: str, order: ActionOrder,
 
 def seen_applied(client: Client, receipt: Receipt) -> Receipt:
     """See an accepted trigger applied; returns its receipt. Raises as `perform` does for what the machine refuses."""
-    replayed = receipt.replayed
     if receipt.status not in SETTLED:
         Drain(client.runtime).partition(requests.partition_of(receipt.workflow_id))
-        (receipt,) = client.wait([receipt.request_id], timeout_seconds=WAIT_SECONDS)
-    return _applied(receipt, replayed)
+        (settled,) = client.wait([receipt.request_id], timeout_seconds=WAIT_SECONDS)
+        receipt = replace(settled, replayed=receipt.replayed)
+    if receipt.status == "rejected":
+        result = receipt.result or {}
+        raise IllegalTransition(result["message"], state=result["state"], legal=tuple(result.get("legal", ())))
+    if receipt.status != "applied":
+        raise ActionFailed(receipt)
+    return receipt
 
 
 def born(
@@ -260,12 +265,3 @@ def right_to(client: Client, instance_id: UUID, trigger: str, order: ActionOrder
             f"{by} may not fire {trigger} of {found['workflow_type']} {found['entity_id']}. Who may: {who}",
             Attempt("accept_all", [tried]),
         )
-
-
-def _applied(receipt: Receipt, replayed: bool) -> Receipt:
-    result = receipt.result or {}
-    if receipt.status == "rejected":
-        raise IllegalTransition(result["message"], state=result["state"], legal=tuple(result.get("legal", ())))
-    if receipt.status != "applied":
-        raise ActionFailed(receipt)
-    return Receipt(receipt.request_id, receipt.status, receipt.workflow_id, receipt.trigger, replayed, result)
