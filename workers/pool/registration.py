@@ -177,7 +177,7 @@ def leave(runtime: Runtime, wish: Registration | Dismissal, message: str = "left
         _drained(connection, wish)  # and locked: a heartbeat comes before this, or after it
         silent_seconds = runtime.settings.silent_seconds
         if if_silent and not workers.is_silent(connection, wish.worker_id, silent_seconds=silent_seconds):
-            raise StillAnswers("it sends heartbeats again, so it was not shut down; without --if-silent it is")
+            raise StillAnswers("it sends heartbeats again, so it was not shut down. Without --if-silent it would be")
         found = workers.get(connection, [wish.worker_id])[wish.worker_id]
         parting = [_parting(found, each, wish) for each in PARTING.get(found["state"], (LEAVE,))]
         reason = f"was shut down by {wish.by}: {wish.reason}" if isinstance(wish, Dismissal) else message
