@@ -12,6 +12,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parent / "console" / "axe.min.js"
 DESKTOP, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 LOOKS = {"desktop": (DESKTOP, False), "dark": (DESKTOP, True), "phone": (PHONE, False)}
+# Two frames later, what draws itself anew for another size or colour has done so.
+DRAWN = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 OPTIONS = [
     *("--no-sandbox", "--disable-background-networking", "--disable-component-update"),
     "--js-flags=--single-threaded",  # to compile and collect garbage in threads of their own costs a tenth more CPU
@@ -64,6 +66,7 @@ class Window:
             size, dark = LOOKS[name]
             self.page.set_viewport_size(size)
             self.page.emulate_media(color_scheme="dark" if dark else "light")
+            self.page.evaluate(DRAWN)
             yield name
 
     def unreadable(self, names: Iterable[str] = LOOKS) -> dict[str, list[str]]:
