@@ -1,7 +1,7 @@
 """A real browser: Debian's Chromium, driven by Playwright; without it, tests say so and are skipped."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,19 +60,18 @@ class Window:
             if each["impact"] in ("serious", "critical")
         ]
 
-    def looks(self, names: Iterable[str] = LOOKS) -> Iterator[str]:
+    def looks(self) -> Iterator[str]:
         """Show the page as it stands on a screen, in the dark and on a phone, one after the other: the names."""
-        for name in names:
-            size, dark = LOOKS[name]
+        for name, (size, dark) in LOOKS.items():
             self.page.set_viewport_size(size)
             self.page.emulate_media(color_scheme="dark" if dark else "light")
             self.page.evaluate(DRAWN)
             yield name
 
-    def unreadable(self, names: Iterable[str] = LOOKS) -> dict[str, list[str]]:
-        """In which of these looks the page as it stands keeps somebody out, and by what."""
+    def unreadable(self) -> dict[str, list[str]]:
+        """In which looks the page as it stands keeps somebody out, and by what."""
         found = {}
-        for look in self.looks(names):
+        for look in self.looks():
             wide = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
             found[look] = self.serious() + ["it is wider than the window"] * wide
         return {look: wrong for look, wrong in found.items() if wrong}

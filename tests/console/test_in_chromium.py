@@ -10,9 +10,8 @@ from interlock.console.pages.register import PAGES
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.tokens import list_tokens
 from interlock.workers.settings import Settings
-from tests.browsing import LOOKS, Window, window
+from tests.browsing import Window, window
 from tests.calling import token
-from tests.console.test_operators_in_chromium import FURNISHED
 from tests.driving import drain_all
 from tests.serving import served_here, serving
 from tests.visiting import link
@@ -183,7 +182,7 @@ def test_nothing_keeps_anybody_out(settings: Settings, client: Client, ann: None
         page = one.sign_in(url, link(client.runtime, "ann", "admin", None))
         for path in (*(each.path for each in PAGES), "/boards/story", f"/instances/{story}", "/licences", "/nowhere"):
             page.goto(url + path)
-            assert one.unreadable(("phone",) if path in FURNISHED else LOOKS) == {}, path
+            assert one.unreadable() == {}, path
         page.keyboard.press("Control+k")
         assert one.unreadable() == {}
         page.keyboard.press("Escape")

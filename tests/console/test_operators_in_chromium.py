@@ -28,8 +28,6 @@ from tests.working import settle
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 REASON = "looked at it"
-# Pages with something on them here; `test_in_chromium` looks at them when they are empty.
-FURNISHED = ("/runs", "/approvals", "/stuck", "/dead", "/brakes", "/breakers", "/workers", "/schedules", "/history")
 
 
 @pytest.fixture
@@ -130,10 +128,13 @@ def test_every_page_reads_well_on_a_screen_in_the_dark_and_on_a_phone(
     stage = Stage(client.runtime, dba, project)
     asked = furnished(client, stage)
     dba.execute("UPDATE workflow_instances SET updated_at = now() - interval '9 days' WHERE id = %s", (asked,))
-    single = (f"/runs/{stage.run}", f"/tasks/{stage.ids['a']}", f"/gates/{stage.ids['g']}", f"/approvals/{asked}")
+    pages = [
+        "/runs", f"/runs/{stage.run}", f"/tasks/{stage.ids['a']}", f"/gates/{stage.ids['g']}", "/approvals",
+        f"/approvals/{asked}", "/stuck", "/dead", "/brakes", "/breakers", "/workers", "/schedules", "/history",
+    ]  # fmt: skip
     with window(browser) as one:
         ann = one.sign_in(url, link(client.runtime, "ann", "operator", None))
-        for path in (*FURNISHED, *single):
+        for path in pages:
             ann.goto(f"{url}{path}")
             ann.locator("h1").wait_for()
             if path.startswith("/runs/"):

@@ -392,7 +392,7 @@ def watching(database_url: str) -> Iterator["psycopg.Connection[dict[str, Any]]"
 def test_the_engine_does_what_the_plain_model_says(
     engine: Client, watching: "psycopg.Connection[dict[str, Any]]"
 ) -> None:
-    run_stateful(lambda: EngineAndModel(engine, watching), examples=20, steps=40)
+    run_stateful(lambda: EngineAndModel(engine, watching), examples=30, steps=40)
     verdict = verify.verify(engine.runtime.database)
     assert verdict.ok, verdict.problems
     assert verdict.transitions > 100  # they did move

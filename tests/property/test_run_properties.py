@@ -34,7 +34,7 @@ from tests.running import Stage
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-EXAMPLES, ROUNDS = 11, 12
+EXAMPLES, ROUNDS = 16, 12
 BY_HAND = {each.__name__ for each in SAID} - {"validate_workstream"} | {"freeze", "thaw"}  # that one is rarely possible
 DECISIONS = {"approve": "succeeded", "reject": "failed", "expire": "failed"}  # on a landing -> how its run ends
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
@@ -46,7 +46,7 @@ VERBS = (
     + ["phase"]
 )
 STEPS = st.lists(st.lists(st.sampled_from(VERBS), min_size=1, max_size=4), max_size=12)
-CREWS = 7
+CREWS = 9
 OF_CREWS = {"freeze", "thaw", "retry_workstream", "not claimed: frozen", "not claimed: another phase"}
 DEEDS = (
     *["hire"] * 2 + ["claim"] * 8 + ["finish"] * 4 + ["others"] * 4,
@@ -239,7 +239,7 @@ def not_ended(play: Play) -> list[str]:
 
 
 def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:
-    run, fates = many_tasks(10)
+    run, fates = many_tasks(15)
     stage, world = make_stage(), run.world()
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
@@ -270,7 +270,7 @@ def play_the_model(world: World, fates: Fates) -> None:
 def test_overrides_among_busy_schedulers_break_no_rule(
     make_stage: Callable[[], Stage], settings: Settings, dba: Dba
 ) -> None:
-    run, fates = many_tasks(10)
+    run, fates = many_tasks(15)
     stage, chances = make_stage(), Random(2026)
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
