@@ -4,7 +4,7 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -115,7 +115,7 @@ def test_a_client_that_is_slow_to_ask_is_cut_off(flooding: tuple[server.Announce
         for each in (behind, blank):
             each.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n")
         for each, more in ((behind, b"GET / HTTP/1.1\r\nHost: "), (blank, b"\r\n")):
-            answer(each)
+            received(each, lambda told: told.endswith(LAST_CHUNK))
             each.sendall(more)
         assert [ended(each) for each in (dripping, silent, behind, blank)] == [b""] * 4, "closed without an answer"
     with closing(connected(url)) as huge:
@@ -126,6 +126,7 @@ def test_a_client_that_is_slow_to_ask_is_cut_off(flooding: tuple[server.Announce
         assert b"400" in whole.recv(100)
 
 
+LAST_CHUNK = b"0\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
 
 
@@ -139,18 +140,15 @@ def test_what_is_in_a_body_and_not_of_it_is_bounded(flooding: tuple[server.Annou
             sending.sendall(CHUNKED + endless)
         assert eventually(lambda: not serving.server_state.connections)
     with closing(connected(url)) as sound:
-        sound.sendall(CHUNKED + b"1;a=b\r\nx\r\n0\r\nX: y\r\n\r\n" + CHUNKED + b"0\r\n\r\n")
-        assert eventually(lambda: sound.recv(9_999).count(b"taken"))
+        sound.sendall(CHUNKED + b"1;a=b\r\nx\r\n0\r\nX: y\r\n\r\n" + CHUNKED + LAST_CHUNK)
+        received(sound, lambda told: b"taken" in told)
 
 
 def test_requests_behind_each_other_in_one_segment_are_all_answered(settings: Settings) -> None:
     asked = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 1_000 + b"\r\n\r\n"
     with served_here(settings) as url, closing(connected(url)) as pipelining:
         pipelining.sendall(asked * 40)
-        told = b""
-        while told.count(b'{"status"') < 40:
-            told += (more := pipelining.recv(9_999))
-            assert more, told[-200:]
+        received(pipelining, lambda told: told.count(b'{"status"') >= 40)
 
 
 def test_a_client_that_does_not_read_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
@@ -161,13 +159,12 @@ def test_a_client_that_does_not_read_is_cut_off(flooding: tuple[server.Announced
         assert eventually(lambda: not serving.server_state.connections)
 
 
-def answer(connection: socket.socket) -> bytes:
-    """One answer, which may come in parts."""
-    found = b""
-    while not found.endswith(b"0\r\n\r\n"):
-        found += (more := connection.recv(9_999))
-        assert more, found
-    return found
+def received(connection: socket.socket, enough: Callable[[bytes], bool]) -> None:
+    """Read on until it is enough: an answer may come in parts."""
+    told = b""
+    while not enough(told):
+        told += (more := connection.recv(9_999))
+        assert more, told[-200:]
 
 
 def ended(connection: socket.socket) -> bytes:
