@@ -86,9 +86,7 @@ def test_who_is_wrong_many_times_is_told_of_a_few_and_holds_nobody_up(call: Call
         assert (refused.status_code, "200,000 members" in refused.json()["detail"]) == (422, True)
         return process_time() - began
 
-    assert any(
-        spent() < 1.0 for _ in range(3)
-    )  # a fifth of it; on a busy machine, once in a while, seven times as long
+    assert min(spent() for _ in range(3)) < 1.0  # others on a busy machine make it longer, never shorter
 
 
 def test_a_request_with_two_lengths_is_refused(call: Calls) -> None:

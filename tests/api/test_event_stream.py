@@ -41,7 +41,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 STREAMS = 500
-LONG = 120.0  # a server imports most of itself at its first request: ten times two seconds on a busy machine
+LONG = 120.0  # a new server's first answer takes 2 s of CPU; on a busy machine it was seen to take 35 s
 
 
 @pytest.fixture

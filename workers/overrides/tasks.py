@@ -135,8 +135,8 @@ def require_of_a_run(operation: Operation, instance: InstanceRow) -> TaskDetails
     """
     if (details := _task_details(operation, instance)) is None:
         raise CannotOverride(
-            f"{name_of(instance)} is of the legacy version {instance['definition_version']}, which no scheduler "
-            "carries out: fire its triggers yourself, with `interlock fire`"
+            f"{name_of(instance)} is of the legacy version {instance['definition_version']}, whose tasks no scheduler "
+            "moves: fire its triggers yourself, with `interlock fire`"
         )
     return details
 
