@@ -10,6 +10,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.operators import revoke
+from interlock.workers.overrides.rerun_gate import rerun_gate
 from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.tasks import complete_task, fail_task, unblock_task
 from interlock.workers.overrides.transaction import CannotOverride, NotAnOperator, Operation, OverrideOrder, operating
@@ -411,4 +412,23 @@ class TestWorkstreams:
         done = validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
         assert [move.to_state for move in done.moves] == ["executing", "validating"]
         stage.settle()
+        stage.succeed()
+
+    def test_a_workstream_that_is_being_validated_takes_no_task_that_is_made_anew(self, stage: Stage) -> None:
+        stage.submit(
+            {"w": {}}, {"a": {"workstream": "w", "gates": ["g"]}}, {"g": {"workstream": "w", "moment": "task"}}
+        )
+        stage.start()
+        stage.begin("a")
+        stage.fire("w", "pause")
+        stage.fire("a", "execution_completed", exit_code=0)
+        stage.fire("g", "gate_failed", exit_code=1, stderr="no")
+        assert stage.states("w", "a", "g") == {"w": "paused", "a": "failed", "g": "FAILED"}
+        validate_workstream(stage.runtime, str(stage.ids["w"]), BY_HAND)
+        for make_anew in (reset_task, skip_step):
+            with pytest.raises(CannotOverride, match=r"w of task/a is validating, and .* interlock run retry [0-9a-f]"):
+                make_anew(stage.runtime, str(stage.ids["a"]), BY_HAND)
+        assert [*rerun_gate(stage.runtime, str(stage.ids["g"]), BY_HAND).made] == ["g~2"], "and not what it failed"
+        stage.settle()
+        assert stage.state("w") == "validating"
         stage.succeed()

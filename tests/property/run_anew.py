@@ -13,7 +13,7 @@ SPENT = ("failed", "cancelled")
 
 def anew(world: World, first: Task, *, retries: int) -> Task | None:
     """A task and all that was given up because of it, made anew (RECOVER-10); None: it cannot be."""
-    if first.left_out or first.state == "completed" or world.over(first.home):
+    if first.left_out or first.state == "completed" or world.run.ended or not first.home.takes_tasks:
         return None
     olds, gates = _lost(world, [first], [])
     if first not in (olds := _completable(olds)) or any(world.over(gate.home) for gate in _passed(olds)):
@@ -205,6 +205,6 @@ def _lost(
             gone = task.state == "cancelled" and task.given_up and not task.left_out
             failed = task.state == "failed" and task.misjudged and not task.left_out
             failed = misjudged and failed and not shut.isdisjoint(task.gates)
-            if ((waits and gone) or failed) and task not in olds and not task.home.ended:
+            if ((waits and gone) or failed) and task not in olds and task.home.takes_tasks:
                 olds.append(task)
     return olds, gates

@@ -59,6 +59,11 @@ class Workstream(Thing):
             return True
         return self.approval is not None and self.approval.state == "approved"
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether tasks of it may be made anew (WORKSTREAM-2)."""
+        return not self.ended and self.state != "validating"
+
     def again(self, name: str) -> "Workstream":
         """One to be done in this one's place, with nothing in it."""
         return Workstream(name, critical=self.critical, phase=self.phase, retry_of=self)

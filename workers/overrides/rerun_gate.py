@@ -26,7 +26,8 @@ from interlock.workflows.input.arguments import door
 def rerun_gate(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Run a failed gate again, once what was wrong outside is mended: the same command, as a new gate.
 
-    Whatever names the gate names the new one. Tasks that were cancelled, or failed, because of it are made anew.
+    Whatever names the gate names the new one. Tasks that were cancelled, or failed, because of it are made anew, except
+    in a workstream that is validating, which takes no new tasks (WORKSTREAM-2).
 
     Args:
         runtime: whose database.

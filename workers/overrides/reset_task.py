@@ -5,7 +5,7 @@ from interlock.db.core.instances import InstanceRow
 from interlock.db.operations import overrides
 from interlock.workers.overrides import tasks
 from interlock.workers.overrides.target_states import target_state
-from interlock.workers.overrides.task_replacement import SPENT, TaskReplacement, require_unended
+from interlock.workers.overrides.task_replacement import SPENT, TaskReplacement, require_takes_tasks
 from interlock.workers.overrides.tasks import TaskDetails, hold_and_let_go, leave_out, require_of_a_run
 from interlock.workers.overrides.transaction import (
     CannotOverride,
@@ -33,7 +33,8 @@ def reset_task(runtime: Runtime, ref: str, order: OverrideOrder, *, clear_retry_
         clear_retry_count: give the new task all retries; otherwise, the retries used up stay used up.
 
     Raises:
-        CannotOverride: it is completed, was reset before, or its workstream has ended; nothing was changed.
+        CannotOverride: it is completed, was reset before, or its workstream is validating or has ended; nothing was
+            changed.
         NotAnOperator, UnknownInstance, AmbiguousInstance: nothing was changed.
     """
     with operating(runtime, order, "reset-task", ref) as operation:
@@ -95,4 +96,4 @@ def _require_open(task: TaskDetails) -> None:
         )
     if details["state"] == "completed":
         raise CannotOverride(f"{name} is completed, and other tasks have used its result; run the plan again instead")
-    require_unended(name, details)
+    require_takes_tasks(name, details)

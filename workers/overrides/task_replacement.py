@@ -62,6 +62,25 @@ def require_unended(name: str, details: PartOfRun) -> None:
         )
 
 
+def require_takes_tasks(name: str, details: PartOfRun) -> None:
+    """Refuse to make a task anew in a workstream that takes no more tasks (WORKSTREAM-2).
+
+    Args:
+        name: of the task.
+        details: as for `require_unended`.
+
+    Raises:
+        CannotOverride: it has ended, or is being validated; the message says how to go on.
+    """
+    require_unended(name, details)
+    if details["workstream_state"] == "validating":
+        retry = offered("run", "retry", details["workstream_id"], reason="WHY")
+        raise CannotOverride(
+            f"the workstream {details['workstream']} of {name} is validating, and takes no new tasks; should it fail, "
+            f"do all of it again with {retry}"
+        )
+
+
 @dataclass(slots=True)
 class TaskReplacement:
     """Tasks or gates, and all that was given up because of them, to be replaced together.

@@ -1,5 +1,6 @@
 -- What was lost because of these tasks and gates: tasks that the scheduler cancelled, gates that can never pass; with
--- `misjudged` also tasks that failed because a gate after them could not pass.
+-- `misjudged` also tasks that failed because a gate after them could not pass. No task of a workstream that is
+-- validating, which takes none in its place (WORKSTREAM-2).
 SELECT 'task' AS kind, t.task_id AS id
   FROM interlock.workflow_links l
   JOIN interlock.tasks t ON t.task_id = l.source_id
@@ -8,7 +9,7 @@ SELECT 'task' AS kind, t.task_id AS id
   JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
  WHERE l.target_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'blocked_by_gates')
    AND t.state = 'cancelled' AND NOT t.left_out AND e.trigger = 'cancel' AND e.triggered_by = 'scheduler'
-   AND w.completed_at IS NULL
+   AND w.completed_at IS NULL AND w.state <> 'validating'
 UNION
 SELECT 'test_gate', g.gate_id
   FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.source_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
@@ -28,4 +29,4 @@ SELECT 'task', t.task_id
   JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
  WHERE %(misjudged)s AND l.target_id = ANY(%(ids)s) AND l.role = 'gates'
    AND t.state = 'failed' AND NOT t.left_out AND e.triggered_by = 'scheduler' AND e.metadata ? 'gate'
-   AND w.completed_at IS NULL
+   AND w.completed_at IS NULL AND w.state <> 'validating'
