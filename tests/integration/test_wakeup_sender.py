@@ -196,7 +196,7 @@ def test_what_comes_at_the_same_moment_as_a_head_start_is_a_crowd(clock: Clock) 
     assert broker.batches == [[{"partition": 1}], [{"partition": 2}]]
 
 
-def test_a_crowd_does_not_wait_for_a_slow_broker() -> None:
+def test_a_crowd_does_not_wait_for_a_slow_broker(clock: Clock) -> None:
     broker = Recorded(seconds=0.2)
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
     wakeup_sender.send([{"partition": 0}])
@@ -218,7 +218,7 @@ def test_a_fault_does_not_end_the_wakeup_sender() -> None:
     assert len(broker.batches) == 3
 
 
-def test_a_forked_child_has_a_wakeup_sender_of_its_own(client: Client, story: UUID, valkey: "Redis") -> None:
+def test_a_forked_child_has_a_wakeup_sender_of_its_own(clock: Clock) -> None:
     broker = Recorded()
     wakeup_sender = WakeupSender(broker)  # type: ignore[arg-type]
     wakeup_sender.send([{"partition": 0}])
