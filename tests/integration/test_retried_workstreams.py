@@ -15,7 +15,7 @@ from interlock.workers.overrides.reset_task import reset_task, skip_step
 from interlock.workers.overrides.retry_workstream import retry_workstream
 from interlock.workers.overrides.tasks import complete_task
 from interlock.workers.overrides.transaction import CannotOverride, Done, NotAnOperator, OverrideOrder
-from interlock.workers.overrides.workstreams_and_patches import fail_workstream
+from interlock.workers.overrides.workstreams_and_patches import fail_workstream, validate_workstream
 from interlock.workers.runtime import Runtime
 from interlock.workflows.errors import BadInput
 from tests.landscape import Landscape
@@ -224,6 +224,28 @@ def test_tasks_elsewhere_that_waited_for_it_are_made_anew_and_what_it_completed_
     for gate in ("passed~2", "failed~2"):
         stage.fire(gate, "gate_passed", **GOOD)
     stage.succeed("used", "done~2", "broken~2", "lost~2", "after~2", "gated~2")
+
+
+def test_a_task_elsewhere_that_waited_for_it_is_not_made_anew_where_validation_has_begun(stage: Stage) -> None:
+    stage.submit(
+        {"w": {}, "v": {}},
+        {
+            "a": {"workstream": "w", "max_retries": 0},
+            "b": {"workstream": "v"},
+            "c": {"workstream": "v", "depends_on": ["a"]},
+        },
+    )
+    stage.start()
+    stage.begin("b")
+    stage.fire("v", "pause")
+    stage.fire("b", "execution_completed", **GOOD)
+    stage.work("a", exit_code=1)
+    assert stage.states("w", "v", "c") == {"w": "failed", "v": "paused", "c": "cancelled"}
+    validate_workstream(stage.runtime, str(stage.ids["v"]), BY_HAND)
+    assert sorted(retry(stage, "w").made) == ["a~2", "w~2"], "WORKSTREAM-2"
+    stage.land()
+    complete(stage, "a~2")
+    assert stage.states("v", "w~2", "run") == {"v": "completed", "w~2": "completed", "run": "succeeded"}
 
 
 def test_what_an_operator_left_out_stays_left_out_and_a_waived_gate_judges_again(stage: Stage) -> None:

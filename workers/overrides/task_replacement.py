@@ -70,7 +70,7 @@ def require_takes_tasks(name: str, details: PartOfRun) -> None:
         details: as for `require_unended`.
 
     Raises:
-        CannotOverride: it has ended, or is being validated; the message says how to go on.
+        CannotOverride: the workstream or its run has ended, or the workstream is validating; it says how to go on.
     """
     require_unended(name, details)
     if details["workstream_state"] == "validating":
