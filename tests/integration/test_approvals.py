@@ -177,6 +177,21 @@ def test_two_merges_in_one_round_ask_for_one_approval(client: Client, review: UU
     assert [outcome(client, each.request_id)["status"] for each in receipts] == ["waiting", "rejected"]
 
 
+@pytest.mark.parametrize("rounds", [1, 3], ids=["within the round that moves it", "in a later round"])
+def test_what_was_held_for_an_earlier_version_may_be_asked_for_anew(client: Client, review: UUID, rounds: int) -> None:
+    first = fire(client, review, "merge", "cyd")
+    firings = [Firing(review, "dismiss", "ann"), Firing(review, "approve", "bob"), Firing(review, "merge", "bob")]
+    receipts = []
+    for each in [firings] if rounds == 1 else [[firing] for firing in firings]:
+        receipts += client.fire_many(each)
+        drain_all(client.runtime)
+    second = outcome(client, receipts[-1].request_id)
+    assert (second["status"], outcome(client, first["request_id"])["status"]) == ("waiting", "waiting")
+    assert second["held_by"] != first["held_by"]
+    assert fire(client, second["held_by"], "approve", "cyd")["status"] == "applied"
+    assert state(client, review) == "merged"
+
+
 def test_what_is_held_holds_up_nothing_and_is_superseded_once_its_instance_has_moved(
     client: Client, review: UUID
 ) -> None:

@@ -281,8 +281,13 @@ class Model:
         return len(self._votes(asked.thing) | {asked.by}) < asked.thing.context.get("quorum", 1)
 
     def _is_held(self, asked: Asked) -> bool:
+        """Whether an approval holds the same trigger, for the version that the instance has now."""
         return any(
-            other.thing is asked.thing and other.trigger == asked.trigger and other.status == "waiting"
+            other.thing is asked.thing
+            and other.trigger == asked.trigger
+            and other.status == "waiting"
+            and other.approval is not None
+            and other.approval.context["version"] == asked.thing.version
             for other in self.asked
         )
 

@@ -24,7 +24,7 @@ class LockedInstance:
     Attributes:
         named: the seq of a request that changes a link -> the instance that its data names.
         votes: trigger -> who has moved it with that trigger since it entered its state.
-        held: the triggers that an approval holds.
+        held: the triggers that an approval holds for its present version.
         timer_due: when the deadline of its state fires, if that is needed.
         approved_by: the seq of a request that was held -> the approval that released it, with its deciders and votes.
         halted: its further requests must wait.
@@ -70,7 +70,8 @@ class LockedInstance:
         return "lineage" if self.definition.version.startswith("0.") else self.type
 
     def note_move(self, source: str, request: Due) -> None:
-        """Keep `votes` and `timer_due` up to date with a move of this round, which left `source`."""
+        """Keep `held`, `votes` and `timer_due` up to date with a move of this round, which left `source`."""
+        self.held.clear()  # an approval is for a version (APPROVAL-5)
         if self.state != source:
             self.votes.clear()
             self.timer_due = None
