@@ -48,11 +48,26 @@ def do_again(play: Play, chances: Random) -> bool:
     return bool(possible)
 
 
+def send_to_validation(play: Play, chances: Random) -> None:
+    """A workstream is paused, what of it has not ended is cancelled, and it is validated: rarely drawn one by one."""
+    if play.firings or not (executing := [each for each in play.world.workstreams if each.state == "executing"]):
+        return
+    home = chances.choice(executing)
+    play.say(home, "pause")
+    for task in (each for each in play.world.tasks if each.home is home and not each.ended):
+        play.say(task, "user_cancelled")
+    play.end_step()
+    _apply(play, validate_workstream, home, chances)
+
+
 def _override(play: Play, command: Callable[..., Done], chances: Random) -> None:
     if not (things := _things(play.world, command)):
         return
     likely = _likely(play.world, command)
-    thing = chances.choice(likely if likely and chances.random() < 0.8 else things)
+    _apply(play, command, chances.choice(likely if likely and chances.random() < 0.8 else things), chances)
+
+
+def _apply(play: Play, command: Callable[..., Done], thing: Any, chances: Random) -> None:
     if chances.random() < 0.3:
         _rehearse(play, command, thing)
     if command is retry_workstream:

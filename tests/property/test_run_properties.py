@@ -24,7 +24,15 @@ from tests.property.crews import Crew
 from tests.property.play import APPROVER, Play, Theatre, finish, take
 from tests.property.players import Fates, play_together
 from tests.property.run_model import World
-from tests.property.run_overrides import SAID, do_again, move_all, move_phase, override, override_blindly
+from tests.property.run_overrides import (
+    SAID,
+    do_again,
+    move_all,
+    move_phase,
+    override,
+    override_blindly,
+    send_to_validation,
+)
 from tests.property.run_rules import broken_rules
 from tests.property.run_things import ENDED
 from tests.property.runs import Run, many_tasks, runs, with_phases, with_tools
@@ -35,7 +43,7 @@ pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
 EXAMPLES, ROUNDS = 16, 12
-BY_HAND = {each.__name__ for each in SAID} - {"validate_workstream"} | {"freeze", "thaw"}  # that one is rarely possible
+BY_HAND = {each.__name__ for each in SAID} | {"freeze", "thaw"}
 DECISIONS = {"approve": "succeeded", "reject": "failed", "expire": "failed"}  # on a landing -> how its run ends
 PHASES = (Phase.generate, Phase.shrink)  # explaining a failure would take minutes more
 VERBS = (
@@ -106,7 +114,7 @@ def test_every_run_ends_as_the_plain_model_says(make_stage: Callable[[], Stage],
             play.say(play.world.run, "start")
             play.end_step()
         for _ in range(chances.randrange(8)):  # in the thick of it
-            (move_phase if chances.random() < 0.2 else override)(play, chances)
+            chances.choices((override, move_phase, send_to_validation), (7, 2, 1))[0](play, chances)
             for verb in ("answer", "answer", "pause" if chances.random() < 0.1 else "answer"):
                 take(play, verb, chances)
             play.end_step()

@@ -7,26 +7,19 @@ SELECT 'task' AS kind, t.task_id AS id
   JOIN interlock.workstreams w ON w.ws_id = t.workstream_id
   JOIN interlock.workflow_instances i ON i.id = t.task_id
   JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
- WHERE l.target_id = ANY(%(ids)s) AND l.role IN ('depends_on', 'blocked_by_gates')
-   AND t.state = 'cancelled' AND NOT t.left_out AND e.trigger = 'cancel' AND e.triggered_by = 'scheduler'
+ WHERE l.target_id = ANY(%(ids)s) AND NOT t.left_out AND e.triggered_by = 'scheduler'
    AND w.completed_at IS NULL AND w.state <> 'validating'
+   AND (t.state = 'cancelled' AND e.trigger = 'cancel' AND l.role IN ('depends_on', 'blocked_by_gates')
+        OR %(misjudged)s AND t.state = 'failed' AND e.metadata ? 'gate' AND l.role = 'gates')
 UNION
 SELECT 'test_gate', g.gate_id
-  FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.source_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
- WHERE l.target_id = ANY(%(ids)s) AND l.role = 'depends_on' AND g.lost
-   AND w.completed_at IS NULL
-UNION
-SELECT 'test_gate', g.gate_id
-  FROM interlock.workflow_links l JOIN interlock.test_gates g ON g.gate_id = l.target_id JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
- WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('gates', 'blocked_by_gates') AND g.lost
-   AND w.completed_at IS NULL
-UNION
-SELECT 'task', t.task_id
   FROM interlock.workflow_links l
-  JOIN interlock.tasks t ON t.task_id = l.source_id
-  JOIN interlock.workstreams w ON w.ws_id = t.workstream_id
-  JOIN interlock.workflow_instances i ON i.id = t.task_id
-  JOIN interlock.workflow_transitions e ON e.workflow_id = t.task_id AND e.seq = i.version
- WHERE %(misjudged)s AND l.target_id = ANY(%(ids)s) AND l.role = 'gates'
-   AND t.state = 'failed' AND NOT t.left_out AND e.triggered_by = 'scheduler' AND e.metadata ? 'gate'
-   AND w.completed_at IS NULL AND w.state <> 'validating'
+  JOIN interlock.test_gates g ON g.gate_id = l.source_id
+  JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
+ WHERE l.target_id = ANY(%(ids)s) AND l.role = 'depends_on' AND g.lost AND w.completed_at IS NULL
+UNION
+SELECT 'test_gate', g.gate_id
+  FROM interlock.workflow_links l
+  JOIN interlock.test_gates g ON g.gate_id = l.target_id
+  JOIN interlock.workstreams w ON w.ws_id = g.workstream_id
+ WHERE l.source_id = ANY(%(ids)s) AND l.role IN ('gates', 'blocked_by_gates') AND g.lost AND w.completed_at IS NULL
