@@ -8,7 +8,9 @@ import pytest
 from interlock.db.core.requests import partition_of
 from interlock.db.core.rounds import PARTITION_LOCK
 from interlock.workers.orchestration.scheduler import schedule
-from tests.rights import fire
+from interlock.workers.overrides.transaction import OverrideOrder
+from interlock.workers.overrides.workstreams_and_patches import validate_workstream
+from tests.rights import fire, operate
 from tests.running import Dba, Stage
 
 pytestmark = pytest.mark.integration
@@ -249,6 +251,64 @@ def test_a_final_gate_judges_the_workstream(stage: Stage) -> None:
     assert stage.states("a", "final") == {"a": "validating", "final": "RUNNING"}
     stage.fire("final", "gate_failed", exit_code=2)
     assert stage.states("a", "run") == {"a": "failed", "run": "failed"}
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked(stage: Stage, passes: bool) -> None:
+    stage.submit(
+        {"a": {"gates": ["before", "last"]}, "b": {}, "c": {}},
+        {
+            "mine": {"workstream": "a"},
+            "blocked": {"workstream": "b", "blocked_by_gates": ["before"]},
+            "judged": {"workstream": "c", "gates": ["lint"]},
+        },
+        {
+            "lint": {"workstream": "c", "moment": "task"},
+            "before": {"workstream": "a", "moment": "start", "depends_on": ["lint"]},
+            "last": {"workstream": "a", "moment": "final", "depends_on": ["before"]},
+        },
+    )
+    stage.start()
+    stage.work("mine")
+    assert stage.states("a", "before", "blocked") == {"a": "validating", "before": "PENDING", "blocked": "pending"}
+    stage.work("judged")
+    stage.fire("lint", "gate_passed", exit_code=0)
+    assert stage.states("a", "before", "last") == {"a": "validating", "before": "RUNNING", "last": "PENDING"}
+    stage.fire("before", "gate_passed" if passes else "gate_failed", exit_code=0 if passes else 1)
+    if passes:
+        stage.fire("last", "gate_passed", exit_code=0)
+        stage.work("blocked")
+        stage.land()
+    else:
+        stage.land()
+        assert stage.states("a", "blocked") == {"a": "failed", "blocked": "cancelled"}
+    assert stage.state("run") == ("succeeded" if passes else "failed")
+
+
+def test_a_gate_before_tasks_that_was_held_by_a_pause_runs_when_its_workstream_is_validated(stage: Stage) -> None:
+    stage.submit(
+        {"a": {"gates": ["before"]}, "b": {}, "c": {}},
+        {
+            "mine": {"workstream": "a"},
+            "blocked": {"workstream": "b", "blocked_by_gates": ["before"]},
+            "judged": {"workstream": "c", "gates": ["lint"]},
+        },
+        {
+            "lint": {"workstream": "c", "moment": "task"},
+            "before": {"workstream": "a", "moment": "start", "depends_on": ["lint"]},
+        },
+    )
+    stage.start()
+    stage.begin("mine")
+    stage.fire("a", "pause")
+    stage.work("judged")
+    stage.fire("lint", "gate_passed", exit_code=0)
+    stage.fire("mine", "execution_completed", exit_code=0)
+    assert stage.states("a", "mine", "before") == {"a": "paused", "mine": "completed", "before": "PENDING"}
+    operate(stage.runtime, "ann")
+    validate_workstream(stage.runtime, str(stage.ids["a"]), OverrideOrder("ann", "it is done"))
+    stage.settle()
+    assert stage.states("a", "before") == {"a": "validating", "before": "RUNNING"}
 
 
 def test_counts_are_what_the_tables_say(stage: Stage, dba: Dba) -> None:

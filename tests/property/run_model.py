@@ -192,7 +192,7 @@ class World:
 
     def _its_moment(self, gate: Gate) -> bool:
         if gate.moment == "start":
-            return gate.home.state in OPEN and self.run.state == "running"
+            return gate.home.state in OPEN | {"validating"} and self.run.state == "running"
         if gate.moment == "final":
             return gate.home.state == "validating"
         judged = [task.state for task in self._judged(gate)]

@@ -79,6 +79,7 @@ def _apply(play: Play, command: Callable[..., Done], thing: Any, chances: Random
         command(play.stage.runtime, str(play.stage.ids[thing.name]), BY_HAND)
     except CannotOverride as error:
         refused = error
+        play.stage.settle()  # as the model may have
     assert allowed == (refused is None), refused
     play.did[command.__name__] += allowed
     play.meet_new()
@@ -238,6 +239,8 @@ def _unjudge(world: World, task: Task) -> None:
                 other.before = [each for each in other.before if each is not gate]
             for behind in world.gates:
                 behind.after = [each for each in behind.after if each is not gate]
+            for home in world.workstreams:
+                home.final = [each for each in home.final if each is not gate]
 
 
 def override_blindly(stage: Stage, tasks: list[str], chances: Random) -> bool:

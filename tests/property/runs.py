@@ -189,7 +189,7 @@ def _sketched(raw: dict[str, Any]) -> Run:
             each.id: {
                 "depends_on": list(each.depends_on),
                 "critical": each.critical,
-                "gates": [name for name, moment in when.of.items() if moment == "final" and _home(name) == each.id],
+                "gates": list(when.closing.get(each.id, ())),
             }
             for each in plan.workstreams
         },

@@ -62,8 +62,34 @@ workstreams:
   - {{id: two, depends_on: [one], tasks: [{task("b", "gates: [h]")}], gates: [{gate("h", "depends_on: [one/g]")}]}}
 """)
     found = moments(plan)
-    assert found.of == {"one/g": "start", "two/h": "task"}
+    assert found.of == {"one/g": "final", "two/h": "task"}
+    assert found.closing == {"one": ("one/g",), "two": ()}
     assert found.after == {"two/b": ("two/h",)}
+
+
+def test_a_workstream_waits_at_its_end_for_those_of_its_gates_that_no_task_of_it_waits_for() -> None:
+    plan = read_plan(f"""
+name: p
+workstreams:
+  - id: one
+    tasks: [{task("a", "gates: [own]")}, {task("b")}]
+    gates:
+      - {gate("own", "depends_on: [early]")}
+      - {gate("early")}
+      - {gate("before", "blocks: [b]")}
+      - {gate("theirs", "blocks: [two/c]")}
+      - {gate("judge")}
+  - {{id: two, tasks: [{task("c", "gates: [one/judge]")}]}}
+""")
+    found = moments(plan)
+    assert found.of == {
+        "one/own": "task",
+        "one/early": "task",
+        "one/before": "start",
+        "one/theirs": "start",
+        "one/judge": "task",
+    }
+    assert found.closing == {"one": ("one/theirs", "one/judge"), "two": ()}
 
 
 def test_nothing_left_of_a_plan_waits_for_what_is_done() -> None:

@@ -4,7 +4,7 @@ A context has the plan's words under the names that definitions, tables and work
 separately. Instances are named by their UUIDs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -94,27 +94,21 @@ class Contexts:
         return {each.id: self.plan.phase_of(each) for each in self.plan.workstreams}
 
     @cached_property
-    def blocking(self) -> dict[str, list[str]]:
+    def blocking(self) -> Mapping[str, Sequence[str]]:
         """Task -> the gates that must have passed before it starts."""
-        found: dict[str, list[str]] = {}
-        for name, gate in self.plan.gates().items():
-            for task in gate.blocks:
-                found.setdefault(task, []).append(name)
-        return found
+        return self.plan.blocking()
 
     def run(self, *, priority: int) -> Context:
         """The run's context."""
         return self._of("", self.plan.title) | {"name": self.ids.name, "plan": self.plan.name, "priority": priority}
 
     def workstream(self, workstream: Workstream) -> Context:
-        """A workstream's context. Its `gates` are those that judge it as a whole."""
-        gates = (f"{workstream.id}/{gate.id}" for gate in workstream.gates)
-        final = [name for name in gates if self.moments.of[name] == "final"]
+        """A workstream's context. Its `gates` are those that its end waits for, beside those of its tasks."""
         context = self._of(workstream.id, workstream.title) | {
             "run": self.ids.name,
             "is_critical": workstream.critical,
             "depends_on": _ids(self.ids.workstreams, workstream.depends_on),
-            "gates": _ids(self.ids.gates, final),
+            "gates": _ids(self.ids.gates, self.moments.closing.get(workstream.id, ())),
             "affinity": list(workstream.affinity),
             "task_count": len(workstream.tasks),
         }

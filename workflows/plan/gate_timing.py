@@ -1,4 +1,4 @@
-"""Decide when each gate of a plan runs, and which tasks it judges.
+"""Decide when each gate of a plan runs, which tasks it judges, and for which gates a workstream waits at its end.
 
 | moment | runs | applies to a gate that |
 |---|---|---|
@@ -8,7 +8,7 @@
 
 A gate that tasks list judges their work even if it blocks other tasks: it cannot run before the tasks that list it. A
 gate that only gates of tasks depend on judges the same tasks as the first of those gates: any earlier, it would judge
-an unchanged tree.
+an unchanged tree. If these tasks begin only after its own workstream has ended, it is a final one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,23 +26,31 @@ Judged = dict[str, list[str]]  # gate -> the tasks after which it runs
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The moments of a settled plan's gates, by full name. `after`: task -> all gates that run after its execution."""
+    """The moments of a settled plan's gates, by full name.
+
+    Attributes:
+        of: gate -> its moment.
+        after: task -> all gates that run after its execution.
+        closing: workstream -> those of its gates that none of its tasks waits for: its end waits for them.
+    """
 
     of: Mapping[str, Moment]
     after: Mapping[str, tuple[str, ...]]
+    closing: Mapping[str, tuple[str, ...]]
 
 
 def moments(plan: Plan) -> Moments:
     """The moment of every gate of a settled plan. The same plan always gives the same moments."""
     if not any(each.gates for each in plan.workstreams):
-        return Moments({}, {})
+        return Moments({}, {}, {})
     judged = _listed(plan)
-    final, start = plan.final_gates(), _before_tasks(plan, judged)
-    judged |= _inherited(plan, judged, plan.gates().keys() - judged.keys() - final - start)
+    start = _before_tasks(plan, judged)
+    judged |= _inherited(plan, judged, plan.gates().keys() - judged.keys() - plan.final_gates() - start)
     of: dict[str, Moment] = {
-        name: "task" if name in judged else "final" if name in final else "start" for name in plan.gates()
+        name: "task" if name in judged else "start" if name in start else "final" for name in plan.gates()
     }
-    return Moments(of, _by_task(judged))
+    after = _by_task(judged)
+    return Moments(of, after, _closing(plan, after))
 
 
 def _listed(plan: Plan) -> Judged:
@@ -88,12 +96,29 @@ def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 
 
 def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
-    # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock.
+    # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock. A
+    # final one is none: if a task of its workstream waited for it, it would have judged that task, as the first.
     left = dict(inherited)
     while left and (circle := next(_waits(plan, _by_task(judged | left)).cycles(), None)):
         names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
         left = {name: tasks for name, tasks in left.items() if name not in names}
     return left
+
+
+def _closing(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    gates, blocking = plan.gates(), plan.blocking()
+    closing: dict[str, tuple[str, ...]] = {}
+    for each in plan.workstreams:
+        awaited: set[str] = set()
+        tasks = [f"{each.id}/{task.id}" for task in each.tasks]
+        needed = [gate for task in tasks for gate in (*after.get(task, ()), *blocking.get(task, ()))]
+        while needed:
+            if (name := needed.pop()) not in awaited:
+                awaited.add(name)
+                needed += gates[name].depends_on
+        own = (f"{each.id}/{gate.id}" for gate in each.gates)
+        closing[each.id] = tuple(name for name in own if name not in awaited)
+    return closing
 
 
 def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Waits:

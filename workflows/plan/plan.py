@@ -147,6 +147,14 @@ class Plan(PlanPart):
         """Full names of all tasks in dependency order; otherwise in the order written."""
         return self._waits().order()
 
+    def blocking(self) -> dict[str, list[str]]:
+        """Task -> the gates that must have passed before it starts, by full names in a settled plan."""
+        found: dict[str, list[str]] = {}
+        for name, gate in self.gates().items():
+            for task in gate.blocks:
+                found.setdefault(task, []).append(name)
+        return found
+
     def final_gates(self) -> frozenset[str]:
         """Full names of the gates that run after all tasks of their workstream: its final validation."""
         return self._waits().final_gates

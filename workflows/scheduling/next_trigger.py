@@ -180,7 +180,7 @@ def _with_output(lost: Facts) -> str:
 def _is_due(facts: Facts) -> bool:
     workstream = str(facts["workstream_state"])
     if facts["moment"] == "start":
-        return workstream in OPEN and facts["run_state"] == "running"
+        return workstream in (*OPEN, "validating") and facts["run_state"] == "running"
     if facts["moment"] == "task":
         return bool(facts["judged_waiting"] == 0 < facts["judged_ready"] and facts["judged_unapplied"] == 0)
     return workstream == "validating"
@@ -203,7 +203,7 @@ def _derived(facts: Facts) -> NextStep | None:
 
 def _closing(facts: Facts) -> NextStep | None:
     if facts["gates_lost"]:
-        return NextStep("validation_failed", "a gate that judges the whole workstream failed")
+        return NextStep("validation_failed", "a gate that it waits for at its end failed")
     if facts["gates_open"] or facts["landing"]:
         return None
     return _allowed(facts)
