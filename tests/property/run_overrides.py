@@ -41,8 +41,8 @@ def override(play: Play, chances: Random) -> None:
 
 
 def do_again(play: Play, chances: Random) -> bool:
-    """What is done again by hand is, if there is something; most of the time there is not."""
-    possible = [each for each in AGAIN if _likely(play.world, each)]
+    """What is done again by hand is, if there is something and nothing is on its way; most of the time there is not."""
+    possible = [] if play.firings else [each for each in AGAIN if _likely(play.world, each)]
     if possible:
         _override(play, chances.choice(possible), chances)
     return bool(possible)
