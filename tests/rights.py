@@ -13,6 +13,7 @@ from interlock.db.core import instances, requests
 from interlock.db.core.request_rows import Right, as_found, internal, itself, of_claim, of_lease
 from interlock.db.operations import operators
 from interlock.db.orchestration.claim_triggers import start_id
+from interlock.db.retry import retried
 from interlock.workers.client.client import Client
 from interlock.workers.client.operations import fire_by_right
 from interlock.workers.client.receipts import Receipt, receipt
@@ -72,8 +73,12 @@ def fire(
     if right is None:
         return client.fire(ref, trigger, by=by, request_id=request_id, data=said, after=after, if_version=if_version)
     receipt = fire_by_right(client, firing, right)
-    with transaction(client.runtime.database) as connection:  # as whoever reports does in one commit
-        _end(connection, right, found["id"] if trigger in REPORTS else None, begun=found["current_state"] in BEGUN)
+
+    def end(_: object) -> None:
+        with transaction(client.runtime.database) as connection:  # as whoever reports does in one commit
+            _end(connection, right, found["id"] if trigger in REPORTS else None, begun=found["current_state"] in BEGUN)
+
+    retried(end)  # others may hold the worker's row and want the claim's
     return receipt
 
 
