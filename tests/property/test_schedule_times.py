@@ -14,7 +14,7 @@ from interlock.workflows.errors import BadInput
 from interlock.workflows.schedules.times import ON_TIME, CatchUp, Cron, Interval, due, following, read_times
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-BERLIN = ZoneInfo("Europe/Berlin")
+BERLIN, AZORES = ZoneInfo("Europe/Berlin"), ZoneInfo("Atlantic/Azores")  # there, a Sunday in March has no midnight
 # Zones, each with days around which its clocks are moved: by an hour, in the year shown; or never.
 SHIFTS = {
     "Europe/Berlin": (date(2026, 3, 28), date(2026, 10, 24)),
@@ -121,6 +121,8 @@ def until(times: Iterator[datetime], last: datetime) -> list[datetime]:
 @given(spans())
 @hypothesis_settings(max_examples=150)
 @example((Cron("30 2 * * *", BERLIN), datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 30, 12, tzinfo=UTC)))
+@example((Cron("* 0 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
+@example((Cron("* 0-1 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
 @example((Cron("*/30 * * * *", BERLIN), datetime(2026, 10, 24, 22, tzinfo=UTC), datetime(2026, 10, 25, 4, tzinfo=UTC)))
 def test_the_times_are_those_that_the_clocks_on_the_wall_show(span: tuple[Cron, datetime, datetime]) -> None:
     cron, after, last = span

@@ -32,9 +32,13 @@ class Cron:
         """The times after an instant, ascending, in UTC. It ends where none comes within fifty years."""
         from cronsim import CronSim  # noqa: PLC0415 - only who computes times needs it, and most processes do not
 
-        last = instant
-        for each in CronSim(self.expression, instant.astimezone(self.zone)):
+        last, times = instant, CronSim(self.expression, instant.astimezone(self.zone))
+        by_the_wall = any(field.startswith("*") for field in self.expression.split()[:2])
+        for each in times:
             found = each.astimezone(UTC)
+            # cronsim gives every day a midnight, also one that begins at 1 o'clock because clocks are put forward.
+            if by_the_wall and found.astimezone(self.zone).hour not in times.hours:
+                continue
             if found > last:  # local times that do not exist, one after the other, are the same instant
                 yield (last := found)
 
