@@ -258,20 +258,6 @@ class TestTasks:
         assert stage.states("a", "b", "c") == {"a": "cancelled", "b": "queued", "c": "queued"}
         stage.succeed("b", "c")
 
-    def test_a_workstream_waits_no_longer_for_a_gate_of_its_own_that_judged_only_that_task(self, stage: Stage) -> None:
-        stage.submit(
-            {"v": {"gates": ["g"]}, "w": {}},
-            {"c": {"workstream": "v"}, "a": {"workstream": "w", "gates": ["g"]}, "b": {"workstream": "w"}},
-            {"g": {"workstream": "v", "moment": "task"}},
-        )
-        stage.start()
-        stage.work("c")
-        stage.land()
-        assert stage.state("v") == "validating"
-        skip_step(stage.runtime, str(stage.ids["a"]), BY_HAND)
-        stage.settle()
-        stage.succeed("b")
-
     def test_a_step_that_failed_is_left_out_with_what_it_held_up(self, stage: Stage) -> None:
         failed_before_another(stage, max_retries=0)
         assert stage.states("a", "b") == {"a": "failed", "b": "cancelled"}

@@ -114,21 +114,14 @@ def test_a_task_that_is_told_no_terms_gets_those_of_the_settings_at_its_birth(
     assert (gate["timeout_sec"], "max_retries" in gate) == (1800, False)
 
 
-def test_a_workstream_is_told_of_each_of_its_gates_that_none_of_its_tasks_waits_for(
-    submitted: Submit, dba: Dba
-) -> None:
+def test_a_workstream_is_told_of_each_of_its_gates_that_its_end_waits_for(submitted: Submit, dba: Dba) -> None:
     def gate(name: str, more: str = "") -> str:
         return f"{{id: {name}, type: LINT, command: [x]{more}}}"
 
     own, last, theirs = gate("own", ", blocks: [a]"), gate("last"), gate("theirs", ", blocks: [two/b]")
-    submitted(
-        plan_of(
-            f"id: one, {tasks('a')}, gates: [{own}, {last}, {theirs}, {gate('judge')}]",
-            "id: two, tasks: [{id: b, command: [x], gates: [one/judge]}]",
-        )
-    )
+    submitted(plan_of(f"id: one, {tasks('a')}, gates: [{own}, {last}, {theirs}]", f"id: two, {tasks('b')}"))
     gates, workstreams = rows(dba, "test_gate"), rows(dba, "workstream")
-    assert workstreams["one"]["gates"] == [gates[f"one/{name}"]["id"] for name in ("last", "theirs", "judge")]
+    assert workstreams["one"]["gates"] == [gates[f"one/{name}"]["id"] for name in ("last", "theirs")]
     assert workstreams["two"]["gates"] == []
 
 

@@ -239,8 +239,6 @@ def _unjudge(world: World, task: Task) -> None:
                 other.before = [each for each in other.before if each is not gate]
             for behind in world.gates:
                 behind.after = [each for each in behind.after if each is not gate]
-            for home in world.workstreams:
-                home.final = [each for each in home.final if each is not gate]
 
 
 def override_blindly(stage: Stage, tasks: list[str], chances: Random) -> bool:

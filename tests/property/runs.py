@@ -168,11 +168,17 @@ def _gate(
 
 
 def _cross(chances: Random, workstreams: list[dict[str, Any]], tasks: list[str], gates: list[str]) -> None:
-    """Gates that stand before, or judge, tasks of another workstream."""
+    """Gates that stand before, or judge, tasks of another workstream; gates and tasks that wait for any other one."""
     for each in workstreams:
         for gate in each["gates"]:
+            if chances.random() < 0.2:
+                named = (*gate["depends_on"], f"{each['id']}/{gate['id']}")
+                gate["depends_on"] += [name for name in _some(chances, gates, 1) if name not in named]
             gate["blocks"] += [name for name in _some(chances, tasks, 1) if name not in gate["blocks"]]
         for task in each["tasks"]:
+            if chances.random() < 0.1:
+                named = (*task["depends_on"], f"{each['id']}/{task['id']}")
+                task["depends_on"] += [name for name in _some(chances, tasks, 1) if name not in named]
             task["gates"] += [name for name in _some(chances, gates, 1) if name not in task["gates"]]
 
 

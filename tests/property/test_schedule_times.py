@@ -122,6 +122,8 @@ def until(times: Iterator[datetime], last: datetime) -> list[datetime]:
 @hypothesis_settings(max_examples=150)
 @example((Cron("30 2 * * *", BERLIN), datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 30, 12, tzinfo=UTC)))
 @example((Cron("* 0 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
+@example((Cron("* 1 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
+@example((Cron("*/7 1 * 3 0", AZORES), datetime(2026, 2, 28, tzinfo=UTC), datetime(2026, 3, 30, 12, tzinfo=UTC)))
 @example((Cron("* 0-1 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
 @example((Cron("*/30 * * * *", BERLIN), datetime(2026, 10, 24, 22, tzinfo=UTC), datetime(2026, 10, 25, 4, tzinfo=UTC)))
 def test_the_times_are_those_that_the_clocks_on_the_wall_show(span: tuple[Cron, datetime, datetime]) -> None:

@@ -67,7 +67,7 @@ workstreams:
     assert found.after == {"two/b": ("two/h",)}
 
 
-def test_a_workstream_waits_at_its_end_for_those_of_its_gates_that_no_task_of_it_waits_for() -> None:
+def test_a_workstream_waits_at_its_end_for_gates_at_its_start_that_no_task_of_it_waits_for() -> None:
     plan = read_plan(f"""
 name: p
 workstreams:
@@ -75,21 +75,44 @@ workstreams:
     tasks: [{task("a", "gates: [own]")}, {task("b")}]
     gates:
       - {gate("own", "depends_on: [early]")}
-      - {gate("early")}
-      - {gate("before", "blocks: [b]")}
+      - {gate("early", "blocks: [b]")}
       - {gate("theirs", "blocks: [two/c]")}
-      - {gate("judge")}
-  - {{id: two, tasks: [{task("c", "gates: [one/judge]")}]}}
+      - {gate("last")}
+  - {{id: two, tasks: [{task("c")}]}}
 """)
     found = moments(plan)
-    assert found.of == {
-        "one/own": "task",
-        "one/early": "task",
-        "one/before": "start",
-        "one/theirs": "start",
-        "one/judge": "task",
-    }
-    assert found.closing == {"one": ("one/theirs", "one/judge"), "two": ()}
+    assert found.of == {"one/own": "task", "one/early": "start", "one/theirs": "start", "one/last": "final"}
+    assert found.closing == {"one": ("one/theirs", "one/last"), "two": ()}
+
+
+@pytest.mark.parametrize(
+    ("workstreams", "starts"),
+    [
+        (  # a task of w waits for it
+            f"""
+  - id: w
+    tasks: [{task("t", "depends_on: [x/x], gates: [h]")}]
+    gates: [{gate("g")}, {gate("h", "depends_on: [g]")}]
+  - {{id: f, tasks: [{task("ff")}], gates: [{gate("last", "depends_on: [w/g]")}]}}
+  - {{id: x, depends_on: [f], tasks: [{task("x", "gates: [h2]")}], gates: [{gate("h2", "depends_on: [w/g]")}]}}
+""",
+            ["w/g"],
+        ),
+        (  # it waits for a gate of a workstream that waits for the end of its own
+            f"""
+  - {{id: a, tasks: [{task("a")}], gates: [{gate("g", "depends_on: [c/k]")}]}}
+  - {{id: b, depends_on: [a], tasks: [{task("b", "gates: [h]")}], gates: [{gate("h", "depends_on: [a/g]")}]}}
+  - {{id: c, tasks: [{task("c", "depends_on: [b/b]")}], gates: [{gate("k")}]}}
+""",
+            ["a/g", "c/k"],
+        ),
+    ],
+)
+def test_a_gate_whose_workstream_cannot_wait_for_it_at_its_end_runs_at_the_start(
+    workstreams: str, starts: list[str]
+) -> None:
+    found = moments(read_plan(f"name: p\nworkstreams:{workstreams}"))
+    assert [name for name, moment in found.of.items() if moment == "start"] == starts
 
 
 def test_nothing_left_of_a_plan_waits_for_what_is_done() -> None:

@@ -103,7 +103,7 @@ class Contexts:
         return self._of("", self.plan.title) | {"name": self.ids.name, "plan": self.plan.name, "priority": priority}
 
     def workstream(self, workstream: Workstream) -> Context:
-        """A workstream's context. Its `gates` are those that its end waits for, beside those of its tasks."""
+        """A workstream's context. Its `gates` are those that its end waits for."""
         context = self._of(workstream.id, workstream.title) | {
             "run": self.ids.name,
             "is_critical": workstream.critical,

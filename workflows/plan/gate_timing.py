@@ -8,10 +8,11 @@
 
 A gate that tasks list judges their work even if it blocks other tasks: it cannot run before the tasks that list it. A
 gate that only gates of tasks depend on judges the same tasks as the first of those gates: any earlier, it would judge
-an unchanged tree. If these tasks begin only after its own workstream has ended, it is a final one.
+an unchanged tree. If these tasks begin only after its own workstream has ended, it is a final one; and if that is too
+late for something else, it runs at the start.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Literal
@@ -31,7 +32,8 @@ class Moments:
     Attributes:
         of: gate -> its moment.
         after: task -> all gates that run after its execution.
-        closing: workstream -> those of its gates that none of its tasks waits for: its end waits for them.
+        closing: workstream -> its gates that its end waits for: the final ones, and those at its start that none of its
+            tasks waits for.
     """
 
     of: Mapping[str, Moment]
@@ -43,14 +45,15 @@ def moments(plan: Plan) -> Moments:
     """The moment of every gate of a settled plan. The same plan always gives the same moments."""
     if not any(each.gates for each in plan.workstreams):
         return Moments({}, {}, {})
-    judged = _listed(plan)
-    start = _before_tasks(plan, judged)
-    judged |= _inherited(plan, judged, plan.gates().keys() - judged.keys() - plan.final_gates() - start)
-    of: dict[str, Moment] = {
-        name: "task" if name in judged else "start" if name in start else "final" for name in plan.gates()
-    }
+    gates, judged = plan.gates(), _listed(plan)
+    final, start = plan.final_gates(), _before_tasks(plan, judged)
+    judged |= _inherited(plan, judged, gates.keys() - judged.keys() - final - start)
     after = _by_task(judged)
-    return Moments(of, after, _closing(plan, after))
+    final |= _last(plan, after, gates.keys() - judged.keys() - final - start)
+    of: dict[str, Moment] = {
+        name: "task" if name in judged else "final" if name in final else "start" for name in gates
+    }
+    return Moments(of, after, _closing(plan, of, after))
 
 
 def _listed(plan: Plan) -> Judged:
@@ -96,8 +99,7 @@ def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 
 
 def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
-    # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock. A
-    # final one is none: if a task of its workstream waited for it, it would have judged that task, as the first.
+    # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock.
     left = dict(inherited)
     while left and (circle := next(_waits(plan, _by_task(judged | left)).cycles(), None)):
         names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
@@ -105,7 +107,17 @@ def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
     return left
 
 
-def _closing(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+def _last(plan: Plan, after: Mapping[str, tuple[str, ...]], undecided: Set[str]) -> Set[str]:
+    """Those of the undecided gates that may wait for all tasks of their workstream, without a circle."""
+    left = undecided
+    while left and (circle := next(_waits(plan, after, left).cycles(), None)):
+        left = left - {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
+    return left
+
+
+def _closing(
+    plan: Plan, of: Mapping[str, Moment], after: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]]:
     gates, blocking = plan.gates(), plan.blocking()
     closing: dict[str, tuple[str, ...]] = {}
     for each in plan.workstreams:
@@ -117,17 +129,19 @@ def _closing(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Mapping[str, t
                 awaited.add(name)
                 needed += gates[name].depends_on
         own = (f"{each.id}/{gate.id}" for gate in each.gates)
-        closing[each.id] = tuple(name for name in own if name not in awaited)
+        closing[each.id] = tuple(
+            name for name in own if of[name] == "final" or (of[name] == "start" and name not in awaited)
+        )
     return closing
 
 
-def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]]) -> Waits:
+def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]], last: Set[str] = frozenset()) -> Waits:
     keep: Any = {"workstreams": {"__all__": {"id", "depends_on", "tasks", "gates"}}}
     written = plan.model_dump(mode="json", include=keep)
     for workstream in written["workstreams"]:
         for task in workstream["tasks"]:
             task["gates"] = list(after.get(f"{workstream['id']}/{task['id']}", ()))
-    return Waits(outline(written))
+    return Waits(outline(written), last)
 
 
 def _by_task(judged: Judged) -> dict[str, tuple[str, ...]]:

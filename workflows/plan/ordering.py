@@ -13,7 +13,7 @@ A gate is final if nothing before the workstream's end needs it: no task lists i
 gates depend on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -46,10 +46,15 @@ class Wait:
 
 
 class Waits:
-    """The graph of an outline. Self-references and unknown names are left out; they are reported elsewhere."""
+    """The graph of an outline. Self-references and unknown names are left out; they are reported elsewhere.
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
+    Args:
+        outline: all names, and what they refer to.
+        last: gates that wait for all tasks of their workstream though something else needs them.
+    """
+
+    def __init__(self, outline: Outline, last: Set[str] = frozenset()) -> None:
+        self._outline, self._last = outline, last
         known: list[Node] = [Node("starts", each.name) for each in outline.tasks]
         known += [Node("task", each.name) for each in outline.tasks]
         known += [Node("gate", each.name) for each in outline.gates]
@@ -124,7 +129,7 @@ class Waits:
 
     def _add_gate(self, item: Item) -> None:
         gate = Node("gate", item.name)
-        last = item.name in self.final_gates
+        last = item.name in self.final_gates or item.name in self._last
         self._part(gate, Node("worked" if last else "opens", item.workstream), item)
         self._part(Node("closes", item.workstream), gate, item)
         for to in item.refers_to_others:

@@ -30,15 +30,12 @@ class Cron:
 
     def after(self, instant: datetime) -> Iterator[datetime]:
         """The times after an instant, ascending, in UTC. It ends where none comes within fifty years."""
-        from cronsim import CronSim  # noqa: PLC0415 - only who computes times needs it, and most processes do not
+        # Only who computes times needs cronsim, and most processes do not.
+        from interlock.workflows.schedules.cron_times import CronTimes  # noqa: PLC0415
 
-        last, times = instant, CronSim(self.expression, instant.astimezone(self.zone))
-        by_the_wall = any(field.startswith("*") for field in self.expression.split()[:2])
-        for each in times:
+        last = instant
+        for each in CronTimes(self.expression, instant.astimezone(self.zone)):
             found = each.astimezone(UTC)
-            # cronsim gives every day a midnight, also one that begins at 1 o'clock because clocks are put forward.
-            if by_the_wall and found.astimezone(self.zone).hour not in times.hours:
-                continue
             if found > last:  # local times that do not exist, one after the other, are the same instant
                 yield (last := found)
 

@@ -203,7 +203,7 @@ def _derived(facts: Facts) -> NextStep | None:
 
 def _closing(facts: Facts) -> NextStep | None:
     if facts["gates_lost"]:
-        return NextStep("validation_failed", "a gate that it waits for at its end failed")
+        return NextStep("validation_failed", "a gate that it waits for at its end failed, or can never pass")
     if facts["gates_open"] or facts["landing"]:
         return None
     return _allowed(facts)
