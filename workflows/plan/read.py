@@ -5,6 +5,7 @@ from typing import Any
 
 from interlock.workflows.plan.defaults import settle
 from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.patch_checks import check_patches
 from interlock.workflows.plan.phase_checks import check_phases
 from interlock.workflows.plan.phases import Phase, PhasePolicy
 from interlock.workflows.plan.plan import Plan
@@ -44,6 +45,7 @@ def read_plan(text: str | bytes, *, name: str = "plan.yaml", phases: Phases | No
     problems += map(source.placed, findings)
     if not problems and isinstance(shape, Plan):
         problems += map(source.placed, check_phases(shape))
+        problems += map(source.placed, check_patches(settle(shape)))
     if problems or not isinstance(shape, Plan):
         raise PlanInvalid(name, problems)
     return settle(shape)
