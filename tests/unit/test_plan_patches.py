@@ -24,8 +24,18 @@ def plan(*tasks: str, gates: str = f"{ONE}, {TWO}", more: str = "") -> str:
                 gates=f"{ONE}, {TWO[:-1]}, depends_on: [one]}}",
             ),
             7,
-            "w/one",
+            "w/two",
             "w/a",
+        ),
+        (  # the same, though its gate waits for a task that waits for the patch
+            plan(
+                "id: a, patch: a.diff, gates: [one]",
+                "id: b, patch: b.diff, gates: [two]",
+                "id: c, shell: x, depends_on: [b], gates: [one]",
+            ),
+            6,
+            "w/one",
+            "w/b",
         ),
         (  # a gate of another workstream, which judges both
             plan(

@@ -101,7 +101,7 @@ def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
     # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock.
     left = dict(inherited)
-    while left and (circle := next(_waits(plan, _by_task(judged | left)).cycles(), None)):
+    while left and (circle := next(waits(plan, _by_task(judged | left)).cycles(), None)):
         names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
         left = {name: tasks for name, tasks in left.items() if name not in names}
     return left
@@ -110,7 +110,7 @@ def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
 def _last(plan: Plan, after: Mapping[str, tuple[str, ...]], undecided: Set[str]) -> Set[str]:
     """Those of the undecided gates that may wait for all tasks of their workstream, without a circle."""
     left = undecided
-    while left and (circle := next(_waits(plan, after, left).cycles(), None)):
+    while left and (circle := next(waits(plan, after, left).cycles(), None)):
         left = left - {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
     return left
 
@@ -135,7 +135,8 @@ def _closing(
     return closing
 
 
-def _waits(plan: Plan, after: Mapping[str, tuple[str, ...]], last: Set[str] = frozenset()) -> Waits:
+def waits(plan: Plan, after: Mapping[str, tuple[str, ...]], last: Set[str] = frozenset()) -> Waits:
+    """The waits of a settled plan, with those of gates that run after the execution of tasks (`Moments.after`)."""
     keep: Any = {"workstreams": {"__all__": {"id", "depends_on", "tasks", "gates"}}}
     written = plan.model_dump(mode="json", include=keep)
     for workstream in written["workstreams"]:

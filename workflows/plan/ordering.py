@@ -13,7 +13,7 @@ A gate is final if nothing before the workstream's end needs it: no task lists i
 gates depend on it.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -107,6 +107,15 @@ class Waits:
                         del graph[each.waiter][each.awaited]
             else:
                 return
+
+    def reached(self, marks: Mapping[Node, int]) -> Mapping[Node, int]:
+        """The marks, as bits, of each node and of all that it waits for, however far. There must be no cycle."""
+        found: dict[Node, int] = {}
+        for node in TopologicalSorter(self._graph).static_order():
+            found[node] = marks.get(node, 0)
+            for awaited in self._graph[node]:
+                found[node] |= found[awaited]
+        return found
 
     def _add_workstream(self, item: Item) -> None:
         opens, worked, closes = (Node(event, item.name) for event in PHASES)

@@ -1,9 +1,10 @@
 """Check that no patch of a plan waits for ever for another one: only one at a time is in a worktree (PATCH-17)."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
-from interlock.workflows.plan.gate_timing import moments
+from interlock.workflows.plan.gate_timing import moments, waits
+from interlock.workflows.plan.ordering import Node
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.problems import UnlocatedProblem, quoted
 
@@ -18,48 +19,35 @@ def check_patches(plan: Plan) -> Iterator[UnlocatedProblem]:
     Args:
         plan: settled; its names are correct.
     """
-    after, told = moments(plan).after, set[frozenset[str]]()
-    patches = {name for name, task in plan.tasks().items() if task.kind == "patch"}
-    judged: dict[str, list[str]] = defaultdict(list)
-    for name in (each for each in after if each in patches):
-        for gate in after[name]:
-            judged[gate].append(name)
-    for w, workstream in enumerate(plan.workstreams):
-        for t, task in enumerate(workstream.tasks):
-            name = f"{workstream.id}/{task.id}"
-            if name not in patches:
-                continue
-            for gate, other in _others(plan, name, after.get(name, ()), judged):
-                if frozenset((name, other)) not in told and not _comes_after(plan, name, other):
-                    told.add(frozenset((name, other)))
-                    message = (
-                        f"the patch waits for the gate {quoted(gate)}, which waits for the patch of {quoted(other)}; "
-                        "only one at a time is in the workstream's worktree"
-                    )
-                    yield UnlocatedProblem(("workstreams", w, "tasks", t, "gates"), message, HINT)
+    patches = {
+        f"{workstream.id}/{task.id}": ("workstreams", w, "tasks", t, "gates")
+        for w, workstream in enumerate(plan.workstreams)
+        for t, task in enumerate(workstream.tasks)
+        if task.kind == "patch"
+    }
+    if not patches or not (after := moments(plan).after):
+        return
+    names = [*patches]
+    started = {name: 1 << 2 * number for number, name in enumerate(names)}
+    marks = {Node("starts", name): mark for name, mark in started.items()}
+    marks |= {Node("task", name): mark << 1 for name, mark in started.items()}  # it has ended
+    reached, beside, told = waits(plan, after).reached(marks), Counter[str](), Counter[str]()
+    for name, mark in started.items():
+        beside[_home(name)] |= mark
+    for name, path in patches.items():
+        ended_before = reached[Node("starts", name)] >> 1
+        for gate in after.get(name, ()):
+            others = reached[Node("gate", gate)] & beside[_home(name)] & ~started[name] & ~ended_before & ~told[name]
+            if others:
+                other = names[(others & -others).bit_length() >> 1]
+                told[other] |= started[name]  # the same of both, once
+                message = (
+                    f"the patch waits for the gate {quoted(gate)}, which waits for the patch of {quoted(other)}; "
+                    "only one at a time is in the workstream's worktree"
+                )
+                yield UnlocatedProblem(path, message, HINT)
+                break
 
 
-def _others(
-    plan: Plan, task: str, gates: Sequence[str], judged: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, str]]:
-    """The gates that a patch's gates wait for, themselves included, with the other patches of its workstream there."""
-    home, known, needed, found = task.partition("/")[0], plan.gates(), [*gates], set[str]()
-    while needed:
-        if (gate := needed.pop()) not in found:
-            found.add(gate)
-            needed += known[gate].depends_on
-            for other in judged.get(gate, ()):
-                if other != task and other.partition("/")[0] == home:
-                    yield gate, other
-
-
-def _comes_after(plan: Plan, task: str, other: str) -> bool:
-    """Whether a task starts only when another one is completed."""
-    known, needed, found = plan.tasks(), [task], set[str]()
-    while needed:
-        if (name := needed.pop()) == other:
-            return True
-        if name not in found:
-            found.add(name)
-            needed += known[name].depends_on
-    return False
+def _home(name: str) -> str:
+    return name.partition("/")[0]
