@@ -37,7 +37,8 @@ OF_WORKSTREAMS = (fail_workstream, validate_workstream, retry_workstream)
 def override(play: Play, chances: Random) -> None:
     """One override, by chance; only between steps, so that nothing else is on its way."""
     if not play.firings and not (chances.random() < 0.5 and do_again(play, chances)):
-        _override(play, chances.choice(COMMANDS), chances)
+        likely = [each for each in COMMANDS if _likely(play.world, each)]
+        _override(play, chances.choice(likely if likely and chances.random() < 0.5 else COMMANDS), chances)
 
 
 def do_again(play: Play, chances: Random) -> bool:
@@ -223,6 +224,7 @@ LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {
     reset_task: ("failed", "cancelled", "running"),
     unblock_task: ("blocked", "pending"),
     validate_workstream: ("paused",),
+    fail_workstream: ("executing",),
     rerun_gate: ("FAILED",),
     retry_workstream: SPENT,
 }
