@@ -107,8 +107,8 @@ class Read:
 class Dependency(NamedTuple):
     """A link between two parts of a run.
 
-    `role`: `depends_on`; `blocked_by_gates`: a task waits for a gate; `gates`: a gate judges the source, which is
-    complete only once that has passed.
+    `role`: `depends_on`; `blocked_by_gates`: a task waits for a gate; `gates`: the source, a task or a
+    workstream, is complete only once the gate has passed.
     """
 
     source_id: UUID

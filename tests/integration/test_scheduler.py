@@ -253,8 +253,8 @@ def test_a_final_gate_judges_the_workstream(stage: Stage) -> None:
     assert stage.states("a", "run") == {"a": "failed", "run": "failed"}
 
 
-@pytest.mark.parametrize("passes", [True, False])
-def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked(stage: Stage, passes: bool) -> None:
+def _submit_a_gate_for_others(stage: Stage) -> None:
+    """`before`, a gate of `a` before a task of `b`, waits for one that judges a task of `c`; `last` of `a` for it."""
     stage.submit(
         {"a": {"gates": ["before", "last"]}, "b": {}, "c": {}},
         {
@@ -268,6 +268,11 @@ def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked
             "last": {"workstream": "a", "moment": "final", "depends_on": ["before"]},
         },
     )
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked(stage: Stage, passes: bool) -> None:
+    _submit_a_gate_for_others(stage)
     stage.start()
     stage.work("mine")
     assert stage.states("a", "before", "blocked") == {"a": "validating", "before": "PENDING", "blocked": "pending"}
@@ -286,18 +291,7 @@ def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked
 
 
 def test_a_gate_before_tasks_that_was_held_by_a_pause_runs_when_its_workstream_is_validated(stage: Stage) -> None:
-    stage.submit(
-        {"a": {"gates": ["before"]}, "b": {}, "c": {}},
-        {
-            "mine": {"workstream": "a"},
-            "blocked": {"workstream": "b", "blocked_by_gates": ["before"]},
-            "judged": {"workstream": "c", "gates": ["lint"]},
-        },
-        {
-            "lint": {"workstream": "c", "moment": "task"},
-            "before": {"workstream": "a", "moment": "start", "depends_on": ["lint"]},
-        },
-    )
+    _submit_a_gate_for_others(stage)
     stage.start()
     stage.begin("mine")
     stage.fire("a", "pause")

@@ -172,14 +172,16 @@ def _cross(chances: Random, workstreams: list[dict[str, Any]], tasks: list[str],
     for each in workstreams:
         for gate in each["gates"]:
             if chances.random() < 0.2:
-                named = (*gate["depends_on"], f"{each['id']}/{gate['id']}")
-                gate["depends_on"] += [name for name in _some(chances, gates, 1) if name not in named]
-            gate["blocks"] += [name for name in _some(chances, tasks, 1) if name not in gate["blocks"]]
+                _add(chances, gate["depends_on"], gates, but=f"{each['id']}/{gate['id']}")
+            _add(chances, gate["blocks"], tasks)
         for task in each["tasks"]:
             if chances.random() < 0.1:
-                named = (*task["depends_on"], f"{each['id']}/{task['id']}")
-                task["depends_on"] += [name for name in _some(chances, tasks, 1) if name not in named]
-            task["gates"] += [name for name in _some(chances, gates, 1) if name not in task["gates"]]
+                _add(chances, task["depends_on"], tasks, but=f"{each['id']}/{task['id']}")
+            _add(chances, task["gates"], gates)
+
+
+def _add(chances: Random, named: list[str], names: list[str], *, but: str = "") -> None:
+    named += [name for name in _some(chances, names, 1) if name not in named and name != but]
 
 
 def _some(chances: Random, names: list[str], most: int) -> list[str]:

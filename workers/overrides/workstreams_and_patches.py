@@ -39,8 +39,8 @@ def fail_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
 def validate_workstream(runtime: Runtime, ref: str, order: OverrideOrder) -> Done:
     """Have a workstream validated whose tasks have all ended, even if not all of them completed (RECOVER-8).
 
-    Its final gates run, and it lands. To inspect a workstream first, pause it: otherwise it fails as soon as its last
-    task ends without completing.
+    Its gates that have not run yet do, and it lands. To inspect a workstream first, pause it: otherwise it fails as
+    soon as its last task ends without completing.
 
     Raises:
         CannotOverride: it is being validated, has ended, or has unended tasks or uncommitted patches.

@@ -12,7 +12,7 @@ an unchanged tree. If these tasks begin only after its own workstream has ended,
 late for something else, it runs at the start.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from typing import Any, Literal
 from interlock.workflows.plan.names import outline
 from interlock.workflows.plan.ordering import Waits
 from interlock.workflows.plan.plan import Plan
+from interlock.workflows.plan.tasks import Gate
 
 Moment = Literal["start", "task", "final"]
 Judged = dict[str, list[str]]  # gate -> the tasks after which it runs
@@ -49,7 +50,8 @@ def moments(plan: Plan) -> Moments:
     final, start = plan.final_gates(), _before_tasks(plan, judged)
     judged |= _inherited(plan, judged, gates.keys() - judged.keys() - final - start)
     after = _by_task(judged)
-    final |= _last(plan, after, gates.keys() - judged.keys() - final - start)
+    left = gates.keys() - judged.keys() - final - start
+    final |= _without_circles(left, lambda names: waits(plan, after, names))
     of: dict[str, Moment] = {
         name: "task" if name in judged else "final" if name in final else "start" for name in gates
     }
@@ -66,10 +68,15 @@ def _listed(plan: Plan) -> Judged:
 
 def _before_tasks(plan: Plan, listed: Judged) -> set[str]:
     gates = plan.gates()
+    return _with_needed(gates, [name for name, gate in gates.items() if gate.blocks], but=listed)
+
+
+def _with_needed(gates: Mapping[str, Gate], names: Iterable[str], *, but: Container[str] = ()) -> set[str]:
+    """These gates and all that they depend on, but for some and what only those depend on."""
     found: set[str] = set()
-    needed = [name for name, gate in gates.items() if gate.blocks]
+    needed = [*names]
     while needed:
-        if (name := needed.pop()) not in found and name not in listed:
+        if (name := needed.pop()) not in found and name not in but:
             found.add(name)
             needed += gates[name].depends_on
     return found
@@ -85,7 +92,11 @@ def _inherited(plan: Plan, judged: Judged, undecided: set[str]) -> Judged:
         if name in undecided:
             options = [tasks for other in needed_by if (tasks := judged.get(other) or inherited.get(other))]
             inherited[name] = min(options, key=lambda tasks: max(place[task] for task in tasks))
-    return _without_circles(plan, judged, inherited)
+
+    def chosen(names: Set[str]) -> Judged:
+        return {name: tasks for name, tasks in inherited.items() if name in names}
+
+    return chosen(_without_circles(inherited.keys(), lambda names: waits(plan, _by_task(judged | chosen(names)))))
 
 
 def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
@@ -98,19 +109,10 @@ def _dependents_first(plan: Plan) -> Iterator[tuple[str, list[str]]]:
         yield name, needed_by[name]
 
 
-def _without_circles(plan: Plan, judged: Judged, inherited: Judged) -> Judged:
+def _without_circles(undecided: Set[str], waits_with: Callable[[Set[str]], Waits]) -> Set[str]:
     # The end of a workstream waits for its gates: a gate that waits for tasks of a later workstream is a deadlock.
-    left = dict(inherited)
-    while left and (circle := next(waits(plan, _by_task(judged | left)).cycles(), None)):
-        names = {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
-        left = {name: tasks for name, tasks in left.items() if name not in names}
-    return left
-
-
-def _last(plan: Plan, after: Mapping[str, tuple[str, ...]], undecided: Set[str]) -> Set[str]:
-    """Those of the undecided gates that may wait for all tasks of their workstream, without a circle."""
     left = undecided
-    while left and (circle := next(waits(plan, after, left).cycles(), None)):
+    while left and (circle := next(waits_with(left).cycles(), None)):
         left = left - {node.name for wait in circle for node in (wait.waiter, wait.awaited) if node.event == "gate"}
     return left
 
@@ -121,13 +123,9 @@ def _closing(
     gates, blocking = plan.gates(), plan.blocking()
     closing: dict[str, tuple[str, ...]] = {}
     for each in plan.workstreams:
-        awaited: set[str] = set()
         tasks = [f"{each.id}/{task.id}" for task in each.tasks]
-        needed = [gate for task in tasks for gate in (*after.get(task, ()), *blocking.get(task, ()))]
-        while needed:
-            if (name := needed.pop()) not in awaited:
-                awaited.add(name)
-                needed += gates[name].depends_on
+        first = (gate for task in tasks for gate in (*after.get(task, ()), *blocking.get(task, ())))
+        awaited = _with_needed(gates, first)
         own = (f"{each.id}/{gate.id}" for gate in each.gates)
         closing[each.id] = tuple(
             name for name in own if of[name] == "final" or (of[name] == "start" and name not in awaited)

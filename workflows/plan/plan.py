@@ -156,7 +156,7 @@ class Plan(PlanPart):
         return found
 
     def final_gates(self) -> frozenset[str]:
-        """Full names of the gates that run after all tasks of their workstream: its final validation."""
+        """Full names of the gates that nothing needs before the end of their workstream: its final validation."""
         return self._waits().final_gates
 
     def summary(self) -> Summary:

@@ -43,12 +43,14 @@ def read_plan(text: str | bytes, *, name: str = "plan.yaml", phases: Phases | No
     elif phases is not None:
         shape = shape.model_copy(update={"phases": dict(phases)})
     problems += map(source.placed, findings)
-    if not problems and isinstance(shape, Plan):
-        problems += map(source.placed, check_phases(shape))
-        problems += map(source.placed, check_patches(settle(shape)))
     if problems or not isinstance(shape, Plan):
         raise PlanInvalid(name, problems)
-    return settle(shape)
+    settled = settle(shape)
+    problems += map(source.placed, check_phases(shape))
+    problems += map(source.placed, check_patches(settled))
+    if problems:
+        raise PlanInvalid(name, problems)
+    return settled
 
 
 def read_phases(text: str | bytes, *, name: str = "phases.yaml") -> dict[str, Phase]:
