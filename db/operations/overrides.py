@@ -98,6 +98,7 @@ _JUDGE_AGAIN = in_schema("""
 UPDATE interlock.workflow_links l SET target_id = %(new)s
   FROM interlock.tasks t
  WHERE l.target_id = %(old)s AND l.role = 'gates' AND t.task_id = l.source_id AND t.state <> 'completed'
+   AND NOT t.left_out
 """)
 # What these tasks are linked to now, with where that stands: {source_id, role, target_id, kind, name, state}.
 _WAITS_OF = in_schema("""

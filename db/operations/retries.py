@@ -42,7 +42,7 @@ _JUDGES_OF = in_schema("""
 SELECT g.entity_id
   FROM interlock.tasks t
   JOIN interlock.workflow_links l ON l.source_id IN (t.task_id, t.workstream_id) AND l.role = 'gates'
-  JOIN interlock.workflow_instances g ON g.id = l.target_id
+  JOIN interlock.workflow_instances g ON g.id = l.target_id AND g.context->>'moment' IS DISTINCT FROM 'start'
  WHERE t.task_id = %(task)s
  ORDER BY l.source_id = t.workstream_id, g.entity_id
 """)
@@ -114,7 +114,7 @@ def judges(connection: Connection, task_id: UUID) -> dict[UUID, list[UUID]]:
 
 
 def judges_of(connection: Connection, task_id: UUID) -> list[str]:
-    """The names of the gates that judge a task, and of those at the end of its workstream."""
+    """The names of the gates that judge a task, and of those that judge all of its workstream."""
     return list(connection.exec_driver_sql(_JUDGES_OF, {"task": task_id}).scalars())
 
 

@@ -266,6 +266,18 @@ def test_a_task_completed_before_its_gate_and_a_run_before_its_workstreams_are_f
     }
 
 
+def test_a_workstream_completed_before_its_gate_is_found(runtime: Runtime, dba: Dba) -> None:
+    stage = Stage(runtime, dba)
+    stage.submit({"w": {"gates": ["g"]}}, {"t": {"workstream": "w"}}, {"g": {"workstream": "w", "moment": "final"}})
+    stage.start()
+    stage.work("t")
+    with as_a_bad_dba(dba):
+        ref = (stage.ids["w"],)
+        dba.execute("UPDATE workflow_instances SET current_state = 'completed' WHERE id = %s", ref)
+        dba.execute("UPDATE workstreams SET state = 'completed', completed_at = now() WHERE ws_id = %s", ref)
+    assert broken(runtime) == [("w", "is completed, but its gate g is RUNNING")]
+
+
 def test_what_an_override_brought_about_is_excused(runtime: Runtime, dba: Dba) -> None:
     stage = Stage(runtime, dba)
     stage.submit({"w": {}}, {"a": {"workstream": "w"}, "b": {"workstream": "w", "max_retries": 0}})

@@ -8,10 +8,12 @@ import pytest
 from interlock.db.core.requests import partition_of
 from interlock.db.core.rounds import PARTITION_LOCK
 from interlock.workers.orchestration.scheduler import schedule
+from interlock.workers.overrides.tasks import unblock_task
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.overrides.workstreams_and_patches import validate_workstream
 from tests.rights import fire, operate
 from tests.running import Dba, Stage
+from tests.stuck import found
 
 pytestmark = pytest.mark.integration
 A_GATE_BEFORE_A_TASK = (
@@ -288,6 +290,36 @@ def test_a_gate_before_tasks_of_others_runs_though_its_own_workstream_has_worked
         stage.land()
         assert stage.states("a", "blocked") == {"a": "failed", "blocked": "cancelled"}
     assert stage.state("run") == ("succeeded" if passes else "failed")
+
+
+@pytest.mark.parametrize("result", ["gate_passed", "gate_failed"])
+def test_a_workstream_waits_for_a_gate_that_others_need_though_its_own_task_does_no_longer(
+    stage: Stage, dba: Dba, result: str
+) -> None:
+    stage.submit(
+        {"a": {"gates": ["before"]}, "b": {}},
+        {
+            "mine": {"workstream": "a", "blocked_by_gates": ["before"]},
+            "blocked": {"workstream": "b", "blocked_by_gates": ["before"]},
+        },
+        {"before": {"workstream": "a", "moment": "start", "reruns_left": 1}},
+    )
+    stage.start()
+    stage.starts_gates = False
+    stage.fire("before", "gate_failed", exit_code=1)
+    operate(stage.runtime, "ann")
+    unblock_task(stage.runtime, str(stage.ids["mine"]), OverrideOrder("ann", "it can go on without"))
+    stage.settle()
+    stage.work("mine")
+    told = found(stage.runtime, stage.ids["a"], everything=True)
+    assert told.reason == "it waits for test_gate before~1 (PENDING)"
+    stage.starts_gates = True
+    stage.settle()
+    (again,) = dba.execute("SELECT gate_id FROM test_gates WHERE state = 'RUNNING'").fetchone() or ()
+    stage.fire(again, result, exit_code=int(result == "gate_failed"))
+    stage.land()
+    ends = ("completed", "queued") if result == "gate_passed" else ("failed", "cancelled")
+    assert stage.states("a", "blocked") == dict(zip(("a", "blocked"), ends, strict=True))
 
 
 def test_a_gate_before_tasks_that_was_held_by_a_pause_runs_when_its_workstream_is_validated(stage: Stage) -> None:

@@ -97,17 +97,21 @@ def _one_or_none(draw: st.DrawFn, among: list[str]) -> list[str]:
 
 @st.composite
 def tangles(draw: st.DrawFn) -> dict[str, Any]:
-    """Plans of two workstreams with two tasks and two gates each, in which anything may wait for anything else."""
-    owners, ids = ["a", "b"], ["1", "2"]
-    full = [f"{w}/{each}" for w in owners for each in ids]
+    """Plans of two workstreams with two tasks and two gates each, in which anything may wait for anything else.
 
-    def some(among: list[str], own: str = "") -> list[str]:
-        return _one_or_none(draw, [each for each in among if each != own])
+    But gates judge tasks of their own workstream only, as anything else is refused.
+    """
+    owners, ids = ["a", "b"], ["1", "2"]
+    own = {w: [f"{w}/{each}" for each in ids] for w in owners}
+    full = [name for names in own.values() for name in names]
+
+    def some(among: list[str], but: str = "") -> list[str]:
+        return _one_or_none(draw, [each for each in among if each != but])
 
     def task(w: str, each: str) -> dict[str, Any]:
         inputs = {f"IN_{number}": f"{name}:key" for number, name in enumerate(some(full, f"{w}/{each}"))}
         needs = some(full, f"{w}/{each}")
-        return {"id": each, "shell": "x", "depends_on": needs, "gates": some(full), "inputs": inputs}
+        return {"id": each, "shell": "x", "depends_on": needs, "gates": some(own[w]), "inputs": inputs}
 
     def gate(w: str, each: str) -> dict[str, Any]:
         return {"id": each, "type": "LINT", "shell": "x", "depends_on": some(full, f"{w}/{each}"), "blocks": some(full)}

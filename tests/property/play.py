@@ -45,6 +45,10 @@ REFUSABLE: list[tuple[type[Thing], str, dict[str, Any]]] = [
 
 
 APPROVER = "carol"
+_UNCLAIM = """
+DELETE FROM task_claims  -- made only to fire what was refused: without them, nobody had the task
+ WHERE task_id = ANY(%s) AND ended_at IS NULL
+   AND NOT EXISTS (SELECT FROM workflow_transitions t WHERE t.workflow_id = task_id AND t.trigger = 'worker_started')"""
 
 
 class Theatre(Stage):
@@ -125,9 +129,11 @@ class Play:
     def end_step(self) -> None:
         """Let both settle, and compare."""
         fired = [firing.request_id for firing in self.firings]
+        refused = [self.stage.ids[each.name] for each in self.refused]
         fire_all(self.stage.client, self.firings)
         self.firings, self.spoken, self.refused = [], [], []
         self.stage.settle()
+        self.stage.dba.execute(_UNCLAIM, (refused,))
         self.world.settle()
         self.meet_new()
         everything = [*self.world.things(), *self.world.phases, *self.world.approvals]

@@ -151,7 +151,7 @@ def _judge_again(world: World, passed: list[Gate]) -> dict[Gate, Gate]:
     for again in new.values():
         again.after = _named(again.after, new)
     for task in world.tasks:
-        if task.state != "completed":
+        if task.state != "completed" and not task.left_out:
             task.gates = _named(task.gates, new)
     return new
 

@@ -84,6 +84,8 @@ def _apply(play: Play, command: Callable[..., Done], thing: Any, chances: Random
     assert allowed == (refused is None), refused
     play.did[command.__name__] += allowed
     play.meet_new()
+    if command is validate_workstream:
+        play.end_step()  # a gate that it leaves nothing to judge is lost at once, even if a node starts it yet
 
 
 def move_phase(play: Play, chances: Random) -> None:

@@ -76,6 +76,14 @@ RULES: dict[str, LiteralString] = {
         SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
           JOIN test_gates g ON g.gate_id = l.target_id
          WHERE t.run_id = %(run)s AND t.state = 'completed' AND g.state <> 'PASSED'""",
+    "WORKSTREAM-8 a workstream whose gate did not pass is not completed": """
+        SELECT w.ws_id FROM workstreams w JOIN workflow_links l ON l.source_id = w.ws_id AND l.role = 'gates'
+          JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE w.run_id = %(run)s AND w.state = 'completed' AND g.state <> 'PASSED'""",
+    "GATE-7 no gate without a result judges a task that was left out": """
+        SELECT g.gate_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
+          JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE t.run_id = %(run)s AND t.left_out AND g.state IN ('PENDING', 'BLOCKED', 'RUNNING')""",
     "GATE-3 a result has an exit code and output": """
         SELECT gate_id FROM test_gates WHERE run_id = %(run)s AND state IN ('PASSED', 'FAILED')
            AND (exit_code IS NULL OR stdout IS NULL OR stderr IS NULL OR completed_at IS NULL)""",

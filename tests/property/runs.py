@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from interlock.workflows.plan.gate_timing import moments
-from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.names import home_of, outline
 from interlock.workflows.plan.ordering import Waits
 from interlock.workflows.plan.plan import Plan
 from tests.property.players import Fates
@@ -168,7 +168,7 @@ def _gate(
 
 
 def _cross(chances: Random, workstreams: list[dict[str, Any]], tasks: list[str], gates: list[str]) -> None:
-    """Gates that stand before, or judge, tasks of another workstream; gates and tasks that wait for any other one."""
+    """Gates that stand before tasks of another workstream; gates and tasks that wait for any other one."""
     for each in workstreams:
         for gate in each["gates"]:
             if chances.random() < 0.2:
@@ -177,7 +177,7 @@ def _cross(chances: Random, workstreams: list[dict[str, Any]], tasks: list[str],
         for task in each["tasks"]:
             if chances.random() < 0.1:
                 _add(chances, task["depends_on"], tasks, but=f"{each['id']}/{task['id']}")
-            _add(chances, task["gates"], gates)
+            _add(chances, task["gates"], [gate for gate in gates if home_of(gate) == each["id"]])
 
 
 def _add(chances: Random, named: list[str], names: list[str], *, but: str = "") -> None:
@@ -203,7 +203,7 @@ def _sketched(raw: dict[str, Any]) -> Run:
         },
         tasks={
             name: {
-                "workstream": _home(name),
+                "workstream": home_of(name),
                 "depends_on": list(task.depends_on),
                 "critical": task.critical,
                 "max_retries": task.retries,
@@ -214,7 +214,7 @@ def _sketched(raw: dict[str, Any]) -> Run:
         },
         gates={
             name: {
-                "workstream": _home(name),
+                "workstream": home_of(name),
                 "moment": when.of[name],
                 "reruns_left": gate.reruns,
                 "depends_on": list(gate.depends_on),
@@ -223,7 +223,3 @@ def _sketched(raw: dict[str, Any]) -> Run:
         },
         skipped=tuple(each.id for each in plan.workstreams if each.skip),
     )
-
-
-def _home(name: str) -> str:
-    return name.partition("/")[0]

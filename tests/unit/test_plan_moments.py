@@ -3,6 +3,7 @@
 import pytest
 
 from interlock.workflows.plan.gate_timing import Moments, moments
+from interlock.workflows.plan.problems import PlanInvalid
 from interlock.workflows.plan.read import read_plan
 from interlock.workflows.plan.remaining import rest
 
@@ -67,7 +68,7 @@ workstreams:
     assert found.after == {"two/b": ("two/h",)}
 
 
-def test_a_workstream_waits_at_its_end_for_gates_at_its_start_that_no_task_of_it_waits_for() -> None:
+def test_a_workstream_waits_at_its_end_for_gates_at_its_start_that_others_need() -> None:
     plan = read_plan(f"""
 name: p
 workstreams:
@@ -76,13 +77,32 @@ workstreams:
     gates:
       - {gate("own", "depends_on: [early]")}
       - {gate("early", "blocks: [b]")}
-      - {gate("theirs", "blocks: [two/c]")}
+      - {gate("both", "blocks: [b, two/c], depends_on: [before]")}
+      - {gate("before")}
+      - {gate("needed", "blocks: [b]")}
       - {gate("last")}
-  - {{id: two, tasks: [{task("c")}]}}
+  - {{id: two, tasks: [{task("c")}], gates: [{gate("needs", "depends_on: [one/needed]")}]}}
 """)
     found = moments(plan)
-    assert found.of == {"one/own": "task", "one/early": "start", "one/theirs": "start", "one/last": "final"}
-    assert found.closing == {"one": ("one/theirs", "one/last"), "two": ()}
+    assert {name for name, moment in found.of.items() if moment == "start"} == {
+        f"one/{name}" for name in ("early", "both", "before", "needed")
+    }
+    assert found.closing == {"one": ("one/both", "one/before", "one/needed", "one/last"), "two": ("two/needs",)}
+
+
+def test_a_gate_never_judges_tasks_of_another_workstream() -> None:
+    plan = read_plan(f"""
+name: p
+workstreams:
+  - {{id: one, tasks: [{task("a")}], gates: [{gate("g")}]}}
+  - {{id: two, tasks: [{task("b", "gates: [h]")}], gates: [{gate("h", "depends_on: [one/g]")}]}}
+""")
+    found = moments(plan)
+    assert found.of == {"one/g": "final", "two/h": "task"}
+    assert found.after == {"two/b": ("two/h",)}
+    foreign = f"name: p\nworkstreams: [{{id: one, tasks: [{task('a')}], gates: [{gate('g')}]}}, "
+    with pytest.raises(PlanInvalid, match=r'the gate "one/g" judges the work of its own workstream only'):
+        read_plan(f"{foreign}{{id: two, tasks: [{task('b', 'gates: [one/g]')}]}}]")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +142,7 @@ workstreams:
   - {{id: one, tasks: [{task("a")}], gates: [{gate("g")}]}}
   - {{id: three, depends_on: [one, two], tasks: [{task("d")}]}}
   - id: two
-    tasks: [{task("b", "depends_on: [one/a], gates: [one/g, h]")}, {task("c", "depends_on: [b]")}]
+    tasks: [{task("b", "depends_on: [one/a], gates: [h]")}, {task("c", "depends_on: [b]")}]
     gates: [{gate("h", "depends_on: [one/g], blocks: [c]")}]
 """)
     left = rest(plan, {"one"})

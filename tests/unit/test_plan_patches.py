@@ -37,16 +37,6 @@ def plan(*tasks: str, gates: str = f"{ONE}, {TWO}", more: str = "") -> str:
             "w/one",
             "w/b",
         ),
-        (  # a gate of another workstream, which judges both
-            plan(
-                "id: a, patch: a.diff, gates: [v/all]",
-                "id: b, patch: b.diff, gates: [v/all]",
-                more="  - {id: v, tasks: [{id: c, shell: x}], gates: [{id: all, type: UNIT, shell: x}]}\n",
-            ),
-            6,
-            "v/all",
-            "w/b",
-        ),
     ],
 )
 def test_a_patch_that_waits_for_one_behind_it_is_refused(text: str, line: int, gate: str, other: str) -> None:
@@ -75,7 +65,7 @@ def test_a_patch_that_waits_for_one_behind_it_is_refused(text: str, line: int, g
         ),
         plan(  # they are in worktrees of their own
             "id: a, patch: a.diff, gates: [one]",
-            more="  - {id: v, tasks: [{id: b, patch: b.diff, gates: [w/one]}]}\n",
+            more="  - {id: v, tasks: [{id: b, patch: b.diff, depends_on: [w/a]}]}\n",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 
 from interlock.db.orchestration.commands import CommandRow
 from interlock.workflows.plan.gate_timing import Moments, moments
-from interlock.workflows.plan.names import result_of
+from interlock.workflows.plan.names import home_of, result_of
 from interlock.workflows.plan.plan import Plan, Workstream
 from interlock.workflows.plan.tasks import Gate, Task
 
@@ -174,7 +174,7 @@ class Contexts:
         }
 
     def _of(self, name: str, title: str | None = None) -> Context:
-        phase = self.phases.get(name.partition("/")[0], self.plan.phase_id)
+        phase = self.phases.get(home_of(name), self.plan.phase_id)
         context = {"run_id": str(self.ids.run), "phase_id": phase, "name": name}
         before = self.before.get(name)
         return context | _without_none(title=title, retry_of=str(before) if before else None)

@@ -7,9 +7,9 @@
 | `final` | after all tasks of its workstream have ended | nothing needs earlier (`workflows.plan.ordering`) |
 
 A gate that tasks list judges their work even if it blocks other tasks: it cannot run before the tasks that list it. A
-gate that only gates of tasks depend on judges the same tasks as the first of those gates: any earlier, it would judge
-an unchanged tree. If these tasks begin only after its own workstream has ended, it is a final one; and if that is too
-late for something else, it runs at the start.
+gate that only gates of tasks depend on judges the same tasks as the first of those gates in its own workstream: any
+earlier, it would judge an unchanged tree. If all of those gates are in other workstreams, it is a final one; and if
+that is too late for something else, it runs at the start.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
-from interlock.workflows.plan.names import outline
+from interlock.workflows.plan.names import home_of, outline
 from interlock.workflows.plan.ordering import Waits
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.tasks import Gate
@@ -33,8 +33,8 @@ class Moments:
     Attributes:
         of: gate -> its moment.
         after: task -> all gates that run after its execution.
-        closing: workstream -> its gates that its end waits for: the final ones, and those at its start that none of its
-            tasks waits for.
+        closing: workstream -> its gates that its end waits for: the final ones, and those at its start that tasks or
+            gates of other workstreams need.
     """
 
     of: Mapping[str, Moment]
@@ -55,7 +55,7 @@ def moments(plan: Plan) -> Moments:
     of: dict[str, Moment] = {
         name: "task" if name in judged else "final" if name in final else "start" for name in gates
     }
-    return Moments(of, after, _closing(plan, of, after))
+    return Moments(of, after, _closing(plan, of))
 
 
 def _listed(plan: Plan) -> Judged:
@@ -83,15 +83,16 @@ def _with_needed(gates: Mapping[str, Gate], names: Iterable[str], *, but: Contai
 
 
 def _inherited(plan: Plan, judged: Judged, undecided: set[str]) -> Judged:
-    """Give each undecided gate the tasks of the first gate that depends on it, unless that creates a cycle."""
+    """Give each undecided gate the tasks of its workstream's first gate that depends on it, unless that is a cycle."""
     if not undecided:
         return {}
     place = {name: number for number, name in enumerate(plan.order())}
     inherited: Judged = {}
     for name, needed_by in _dependents_first(plan):
         if name in undecided:
-            options = [tasks for other in needed_by if (tasks := judged.get(other) or inherited.get(other))]
-            inherited[name] = min(options, key=lambda tasks: max(place[task] for task in tasks))
+            own = (other for other in needed_by if home_of(other) == home_of(name))
+            if options := [tasks for other in own if (tasks := judged.get(other) or inherited.get(other))]:
+                inherited[name] = min(options, key=lambda tasks: max(place[task] for task in tasks))
 
     def chosen(names: Set[str]) -> Judged:
         return {name: tasks for name, tasks in inherited.items() if name in names}
@@ -117,20 +118,17 @@ def _without_circles(undecided: Set[str], waits_with: Callable[[Set[str]], Waits
     return left
 
 
-def _closing(
-    plan: Plan, of: Mapping[str, Moment], after: Mapping[str, tuple[str, ...]]
-) -> Mapping[str, tuple[str, ...]]:
-    gates, blocking = plan.gates(), plan.blocking()
-    closing: dict[str, tuple[str, ...]] = {}
-    for each in plan.workstreams:
-        tasks = [f"{each.id}/{task.id}" for task in each.tasks]
-        first = (gate for task in tasks for gate in (*after.get(task, ()), *blocking.get(task, ())))
-        awaited = _with_needed(gates, first)
-        own = (f"{each.id}/{gate.id}" for gate in each.gates)
-        closing[each.id] = tuple(
-            name for name in own if of[name] == "final" or (of[name] == "start" and name not in awaited)
-        )
-    return closing
+def _closing(plan: Plan, of: Mapping[str, Moment]) -> Mapping[str, tuple[str, ...]]:
+    gates = plan.gates()
+    first = {name for name, gate in gates.items() if any(home_of(task) != home_of(name) for task in gate.blocks)}
+    for name, gate in gates.items():
+        first.update(each for each in gate.depends_on if home_of(each) != home_of(name))
+    elsewhere = _with_needed(gates, first)  # by tasks or gates there; an own task that waits may be let go on without
+    closing: dict[str, list[str]] = {each.id: [] for each in plan.workstreams}
+    for name, moment in of.items():
+        if moment == "final" or (moment == "start" and name in elsewhere):
+            closing[home_of(name)].append(name)
+    return {name: tuple(own) for name, own in closing.items()}
 
 
 def waits(plan: Plan, after: Mapping[str, tuple[str, ...]], last: Set[str] = frozenset()) -> Waits:

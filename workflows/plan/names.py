@@ -79,6 +79,11 @@ def full(workstream: str, written: str) -> str:
     return written if "/" in written else f"{workstream}/{written}"
 
 
+def home_of(name: str) -> str:
+    """The workstream of a task or gate, of its full name: `build` of `build/compile`."""
+    return name.partition("/")[0]
+
+
 def result_of(written: str) -> tuple[str, str | None]:
     """The task and the key of its result that an input names: `build/compile:version`; None: the whole result."""
     task, colon, key = written.partition(":")

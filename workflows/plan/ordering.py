@@ -9,8 +9,8 @@
 | the end of a task | its start, gates it lists |
 | the end of a workstream | the end of its tasks, its gates |
 
-A gate is final if nothing before the workstream's end needs it: no task lists it, it blocks no task, and only final
-gates depend on it.
+A task lists gates of its own workstream only. A gate is final if nothing before the workstream's end needs it: no task
+lists it, it blocks no task, and only final gates depend on it.
 """
 
 from collections.abc import Iterator, Mapping, Set

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from interlock.workflows.plan.gate_timing import moments, waits
+from interlock.workflows.plan.names import home_of
 from interlock.workflows.plan.ordering import Node
 from interlock.workflows.plan.plan import Plan
 from interlock.workflows.plan.problems import UnlocatedProblem, quoted
@@ -33,11 +34,11 @@ def check_patches(plan: Plan) -> Iterator[UnlocatedProblem]:
     marks |= {Node("task", name): mark << 1 for name, mark in started.items()}  # it has ended
     reached, beside, told = waits(plan, after).reached(marks), Counter[str](), Counter[str]()
     for name, mark in started.items():
-        beside[_home(name)] |= mark
+        beside[home_of(name)] |= mark
     for name, path in patches.items():
         ended_before = reached[Node("starts", name)] >> 1
         for gate in after.get(name, ()):
-            others = reached[Node("gate", gate)] & beside[_home(name)] & ~started[name] & ~ended_before & ~told[name]
+            others = reached[Node("gate", gate)] & beside[home_of(name)] & ~started[name] & ~ended_before & ~told[name]
             if others:
                 other = names[(others & -others).bit_length() >> 1]
                 told[other] |= started[name]  # the same of both, once
@@ -47,7 +48,3 @@ def check_patches(plan: Plan) -> Iterator[UnlocatedProblem]:
                 )
                 yield UnlocatedProblem(path, message, HINT)
                 break
-
-
-def _home(name: str) -> str:
-    return name.partition("/")[0]

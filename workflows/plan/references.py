@@ -12,6 +12,7 @@ from interlock.workflows.spelling import meant
 MAX_TASKS = 100_000
 HINTS = 50  # comparing a name with thousands is slow, and readers look at the first errors
 COMPARED = 5_000
+ELSEWHERE = "give this workstream a gate of its own with the same command; that may wait for the other in `depends_on`"
 
 LineOf = Callable[[FieldPath], int]
 
@@ -26,6 +27,7 @@ def check_references(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedPro
     yield from _bounds(outline)
     yield from _doubles(outline, line_of)
     yield from _dangling(outline)
+    yield from _judged_elsewhere(outline)
     yield from _repeated(outline, line_of)
     yield from _resultless(outline)
     for cycle in Waits(outline).cycles():
@@ -59,6 +61,15 @@ def _dangling(outline: Outline) -> Iterator[UnlocatedProblem]:
             elif finding := names.missing(reference):
                 yield finding
     yield from filter(None, map(names.missing, outline.of_tools))
+
+
+def _judged_elsewhere(outline: Outline) -> Iterator[UnlocatedProblem]:
+    gates = {gate.name: gate.workstream for gate in outline.gates}
+    for task in outline.tasks:
+        for each in task.refers:
+            if each.sort == "gate" and gates.get(each.target, task.workstream) != task.workstream:
+                message = f"the gate {quoted(each.written)} judges the work of its own workstream only"
+                yield UnlocatedProblem(each.path, message, ELSEWHERE)
 
 
 def _repeated(outline: Outline, line_of: LineOf) -> Iterator[UnlocatedProblem]:

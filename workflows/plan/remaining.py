@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from interlock.workflows.plan.names import home_of
 from interlock.workflows.plan.plan import Plan, Workstream
 
 
@@ -37,4 +38,4 @@ def _freed(workstream: Workstream, completed: Collection[str]) -> Workstream:
 
 
 def _open(names: tuple[str, ...], completed: Collection[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name.partition("/")[0] not in completed)
+    return tuple(name for name in names if home_of(name) not in completed)

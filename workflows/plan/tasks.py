@@ -181,7 +181,7 @@ class Task(Terms):
         description="names or types of the workers that may take it, if only these; default: those of its workstream",
     )
     gates: tuple[Reference, ...] = Field(
-        (), description="gates that run after it and must pass before it is completed (TASK-10)"
+        (), description="gates of its workstream that run after it and must pass before it is completed (TASK-10)"
     )
 
     @model_validator(mode="after")

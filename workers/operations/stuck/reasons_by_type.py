@@ -227,10 +227,14 @@ def _members(facts: Facts) -> Reason:
 
 
 def gate(facts: Facts) -> Reason | None:
-    """A gate: the gates it depends on have not passed, or what it judges is not ready."""
+    """A gate: those it depends on have not passed, what it judges is not ready, or its workstream does not go on."""
     if waits := facts.linked("depends_on", PASSED):
         return Reason(f"it depends on {named(waits)}", show(waits[0]))
-    judged = [each for role in ("judges", "blocks") for each in facts.linked(role)]
+    if facts.instance["context"].get("moment") == "start":
+        blocked = facts.linked("blocks")
+        message = f"it runs while its workstream goes on, before {named(blocked)}"
+        return Reason(message, show(blocked[0])) if blocked else None
+    judged = facts.linked("judges")
     return Reason(f"it cannot run yet: it judges {named(judged)}", show(judged[0])) if judged else None
 
 
