@@ -93,7 +93,7 @@ WITH waiting AS (
 )
 UPDATE interlock.workflow_links SET role = 'waived', inverse = 'waived_by' WHERE source_id = %(old)s AND role = 'gates'
 """)
-# A gate that passed is run again: it judges all tasks anew that are not completed. What had relied on it stands.
+# A passed gate is run again: it judges all its tasks anew that are not completed or left out. What relied on it stands.
 _JUDGE_AGAIN = in_schema("""
 UPDATE interlock.workflow_links l SET target_id = %(new)s
   FROM interlock.tasks t
@@ -237,7 +237,7 @@ def replace_task(connection: Connection, old: UUID, new: UUID) -> None:
 
 
 def judge_again(connection: Connection, old: UUID, new: UUID) -> None:
-    """Redirect the links from a gate that passed to another one, of the tasks it judges that are not completed."""
+    """Redirect the links from a passed gate to another one, of the tasks that are not completed or left out."""
     connection.exec_driver_sql(_JUDGE_AGAIN, {"old": old, "new": new})
 
 

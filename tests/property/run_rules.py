@@ -11,6 +11,10 @@ _LIMITED: LiteralString = """
            AND NOT EXISTS (SELECT FROM trigger_requests r
                             WHERE r.workflow_id = x.{id} AND r.trigger = 'timeout_exceeded'
                               AND r.bound_version = i.version AND r.status IN ('scheduled', 'pending'))"""
+_GATED: LiteralString = """
+        SELECT x.{id} FROM {table} x JOIN workflow_links l ON l.source_id = x.{id} AND l.role = 'gates'
+          JOIN test_gates g ON g.gate_id = l.target_id
+         WHERE x.run_id = %(run)s AND x.state = 'completed' AND g.state <> 'PASSED'"""
 RULES: dict[str, LiteralString] = {
     "WORKSTREAM-1 a workstream is where its tasks are": """
         SELECT w.ws_id FROM workstreams w JOIN tasks t ON t.workstream_id = w.ws_id
@@ -72,14 +76,10 @@ RULES: dict[str, LiteralString] = {
     "GATE-11 a gate ends with its workstream": """
         SELECT g.gate_id FROM test_gates g JOIN workstreams w ON w.ws_id = g.workstream_id
          WHERE g.run_id = %(run)s AND w.completed_at IS NOT NULL AND g.completed_at IS NULL""",
-    "TASK-10 a task whose gate did not pass is not completed": """
-        SELECT t.task_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
-          JOIN test_gates g ON g.gate_id = l.target_id
-         WHERE t.run_id = %(run)s AND t.state = 'completed' AND g.state <> 'PASSED'""",
-    "WORKSTREAM-8 a workstream whose gate did not pass is not completed": """
-        SELECT w.ws_id FROM workstreams w JOIN workflow_links l ON l.source_id = w.ws_id AND l.role = 'gates'
-          JOIN test_gates g ON g.gate_id = l.target_id
-         WHERE w.run_id = %(run)s AND w.state = 'completed' AND g.state <> 'PASSED'""",
+    "TASK-10 a task whose gate did not pass is not completed": _GATED.format(table="tasks", id="task_id"),
+    "WORKSTREAM-8 a workstream whose gate did not pass is not completed": _GATED.format(
+        table="workstreams", id="ws_id"
+    ),
     "GATE-7 no gate without a result judges a task that was left out": """
         SELECT g.gate_id FROM tasks t JOIN workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
           JOIN test_gates g ON g.gate_id = l.target_id

@@ -8,19 +8,12 @@ WITH overridden AS (
       JOIN interlock.workflow_instances i ON i.id = t.task_id
      WHERE w.state = 'completed'
     UNION ALL
-    SELECT 'TASK-10', t.task_id, 'is completed, but its gate ' || i.entity_id || ' is ' || g.state
-      FROM interlock.tasks t
-      JOIN interlock.workflow_links l ON l.source_id = t.task_id AND l.role = 'gates'
+    SELECT c.rule, c.id, 'is completed, but its gate ' || i.entity_id || ' is ' || g.state
+      FROM (SELECT 'TASK-10', task_id FROM interlock.tasks WHERE state = 'completed'
+            UNION ALL SELECT 'WORKSTREAM-8', ws_id FROM interlock.workstreams WHERE state = 'completed') c (rule, id)
+      JOIN interlock.workflow_links l ON l.source_id = c.id AND l.role = 'gates'
       JOIN interlock.test_gates g ON g.gate_id = l.target_id AND g.state <> 'PASSED'
       JOIN interlock.workflow_instances i ON i.id = g.gate_id
-     WHERE t.state = 'completed'
-    UNION ALL
-    SELECT 'WORKSTREAM-8', w.ws_id, 'is completed, but its gate ' || i.entity_id || ' is ' || g.state
-      FROM interlock.workstreams w
-      JOIN interlock.workflow_links l ON l.source_id = w.ws_id AND l.role = 'gates'
-      JOIN interlock.test_gates g ON g.gate_id = l.target_id AND g.state <> 'PASSED'
-      JOIN interlock.workflow_instances i ON i.id = g.gate_id
-     WHERE w.state = 'completed'
     UNION ALL
     SELECT 'TASK-1', t.task_id, 'is ' || t.state || ', but ' || i.entity_id || ', which it depends on, is ' || d.state
       FROM interlock.tasks t
