@@ -181,7 +181,16 @@ class Announced(uvicorn.Server):
         """Stop listening, let requests end, and close."""
         await self._app.stop()
         await super().shutdown(sockets)
+        await _end_others()
         await self._app.close()
+
+
+async def _end_others() -> None:
+    """Cancel what is still under way, and wait for it: a connection that comes back to a closed pool stays open."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for each in others:
+            each.cancel()
+        await asyncio.wait(others, timeout=STOP_SECONDS)
 
 
 def serve(make: Make, settings: Settings, host: str, port: int, told: Callable[[str], None] = lambda _: None) -> None:

@@ -10,8 +10,9 @@ import signal
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling:
     """Whatever `--dist` says, because the order of the tests is made for this one."""
     return WorkStealingScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Collect each module in one process at a time: the first compiles it, and the others read what that wrote."""
+    if not isinstance(collector, pytest.Module):
+        return (yield)
+    with collector.path.open() as module:
+        flock(module, LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
-from interlock.api.server import Announced, Deferred, bound, configuration
+from interlock.api.server import Announced, Deferred, Make, bound, configuration
 from interlock.console.site import create_site
 from interlock.supervisor.environment import environment
 from interlock.workers.settings import Settings
@@ -34,9 +34,9 @@ def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[st
 
 
 @contextmanager
-def served_here(settings: Settings) -> Iterator[str]:
+def served_here(settings: Settings, make: Make = create_site) -> Iterator[str]:
     """The same server in a thread of this process, for who does not need the process: its URL."""
-    app, listens = Deferred(create_site, settings), Event()
+    app, listens = Deferred(make, settings), Event()
     with bound("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as thread:
         server = Announced(configuration(app, settings), app, listens.set)
         ended = thread.submit(server.run, [listener])

@@ -1,5 +1,6 @@
 """The API as uvicorn serves it: a process of its own, that starts light, is bounded, and stops in order."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 from httpx import Client as HttpClient
+from sqlalchemy.util import await_only, greenlet_spawn
 
 from interlock.api import server
 from interlock.console.site import create_site
+from interlock.workers.client.async_client import AsyncRuntime
 from interlock.workers.client.client import Client
 from interlock.workers.operations.checks.api import check_api
 from interlock.workers.runtime import Runtime
@@ -69,6 +72,48 @@ def test_an_answer_over_a_kept_connection_does_not_wait_for_an_acknowledgement(
             return time.perf_counter() - began
 
         assert min(seconds() for _ in range(40)) < 0.03
+
+
+class Holder:
+    """An application that reads for who asks, in a task of its own, and holds the connection until it is cancelled."""
+
+    def __init__(self, runtime: AsyncRuntime) -> None:
+        self._runtime, self.read = runtime, Event()
+        self.connection: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        await asyncio.shield(asyncio.create_task(greenlet_spawn(self._hold)))
+
+    def _hold(self) -> None:
+        with self._runtime.database.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+            self.connection = connection.connection.driver_connection
+            self.read.set()
+            await_only(asyncio.Event().wait())
+
+    async def stop(self) -> None:
+        """End what would otherwise not end by itself."""
+
+
+def test_at_the_end_no_connection_is_left_by_what_was_still_under_way(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes back to a pool after that was closed stays open until it is collected."""
+    monkeypatch.setattr(server, "STOP_SECONDS", 1)
+    made = list[Holder]()
+
+    def make(runtime: AsyncRuntime) -> Holder:
+        made.append(Holder(runtime))
+        return made[-1]
+
+    with served_here(settings, make) as url:
+        with closing(connected(url)) as leaving:
+            leaving.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert eventually(lambda: made)
+            assert made[-1].read.wait(30)
+        assert not made[-1].connection.closed
+    assert made[-1].connection.closed
 
 
 class Flood(server.Deferred):

@@ -1,6 +1,6 @@
 """What operators do to a run: said of the model in plain words, and done to the real one, or refused by both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
@@ -34,10 +34,14 @@ AGAIN = (rerun_gate, retry_workstream)
 OF_WORKSTREAMS = (fail_workstream, validate_workstream, retry_workstream)
 
 
-def override(play: Play, chances: Random) -> None:
-    """One override, by chance; only between steps, so that nothing else is on its way."""
-    if not play.firings and not (chances.random() < 0.5 and do_again(play, chances)):
-        likely = [each for each in COMMANDS if _likely(play.world, each)]
+def override(play: Play, chances: Random, wanted: Collection[str] = ()) -> None:
+    """One override, by chance, but each `wanted` one first; only between steps, so that nothing else is on its way."""
+    if play.firings:
+        return
+    likely = [each for each in COMMANDS if _likely(play.world, each)]
+    if first := [each for each in likely if each.__name__ in wanted and not play.did[each.__name__]]:
+        _override(play, chances.choice(first), chances)
+    elif not (chances.random() < 0.5 and do_again(play, chances)):
         _override(play, chances.choice(likely if likely and chances.random() < 0.5 else COMMANDS), chances)
 
 
@@ -224,6 +228,7 @@ LIKELY: dict[Callable[..., Done], tuple[str, ...]] = {
     complete_task: ("running", "validating", "retrying"),
     fail_task: ("running", "validating", "retrying"),
     reset_task: ("failed", "cancelled", "running"),
+    skip_step: ("pending", "blocked", "retrying", "failed"),
     unblock_task: ("blocked", "pending"),
     validate_workstream: ("paused",),
     fail_workstream: ("executing",),
