@@ -36,14 +36,21 @@ def serving(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[st
 @contextmanager
 def served_here(settings: Settings, make: Make = create_site) -> Iterator[str]:
     """The same server in a thread of this process, for who does not need the process: its URL."""
-    app, listens = Deferred(make, settings), Event()
+    with in_a_thread(Deferred(make, settings), settings) as (_, url):
+        yield url
+
+
+@contextmanager
+def in_a_thread(app: Deferred, settings: Settings) -> Iterator[tuple[Announced, str]]:
+    """An application, served in a thread of this process: the server, and its URL."""
+    listens = Event()
     with bound("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as thread:
         server = Announced(configuration(app, settings), app, listens.set)
         ended = thread.submit(server.run, [listener])
         ended.add_done_callback(lambda _: listens.set())
         listens.wait()
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield server, f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             ended.result(30)

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -35,7 +34,7 @@ from tests.api.test_served import connected
 from tests.calling import Calls, bearing, token
 from tests.driving import applied, block_stories
 from tests.integration.test_relay import block
-from tests.serving import served_here, serving
+from tests.serving import in_a_thread, served_here, serving
 from tests.streaming import Block, blocks
 from tests.waiting import eventually
 
@@ -294,15 +293,8 @@ def impatient(
 ) -> Iterator[tuple[server.Announced, str]]:
     """The API in a thread, which cuts off who does not read for a moment; and its URL."""
     monkeypatch.setattr(server, "READ_SECONDS", 0.3)
-    app, listening = server.Deferred(create_site, settings), Event()
-    with server.bound("127.0.0.1", 0) as listener:
-        running = server.Announced(server.configuration(app, settings), app, listening.set)
-        thread = Thread(target=running.run, args=([listener],))
-        thread.start()
-        assert listening.wait(LONG)
-        yield running, f"http://127.0.0.1:{listener.getsockname()[1]}"
-        running.should_exit = True
-        thread.join()
+    with in_a_thread(server.Deferred(create_site, settings), settings) as served:
+        yield served
 
 
 def test_who_does_not_read_is_cut_off_and_holds_nobody_up(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from interlock.workers.operations.checks.api import check_api
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests.calling import bearing, token
-from tests.serving import served_here, serving
+from tests.serving import in_a_thread, served_here, serving
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -137,15 +137,8 @@ def flooding(default_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Ite
     """A server with little patience, in a thread, and its URL."""
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(server, "READ_SECONDS", 0.3)
-    app, listening = Flood(create_site, default_settings), Event()
-    with server.bound("127.0.0.1", 0) as listener:
-        running = server.Announced(server.configuration(app, default_settings), app, listening.set)
-        thread = Thread(target=running.run, args=([listener],))
-        thread.start()
-        assert listening.wait(30)
-        yield running, f"http://127.0.0.1:{listener.getsockname()[1]}"
-        running.should_exit = True
-        thread.join()
+    with in_a_thread(Flood(create_site, default_settings), default_settings) as served:
+        yield served
 
 
 def test_a_client_that_is_slow_to_ask_is_cut_off(flooding: tuple[server.Announced, str]) -> None:
