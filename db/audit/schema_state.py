@@ -36,8 +36,7 @@ def present(connection: Connection) -> Objects:
     """
     connection.detach()
     connection.exec_driver_sql("SELECT set_config('search_path', '', true)")
-    rows = connection.exec_driver_sql(sql("objects"), ())
-    return {object_: digest for object_, digest in rows}
+    return dict(map(tuple, connection.exec_driver_sql(sql("objects"), ()).all()))
 
 
 def record(connection: Connection) -> None:

@@ -71,6 +71,6 @@ def _definitions(runtime: Runtime, verdict: Verdict) -> None:
     with transaction(runtime.database) as connection:
         recorded = definitions.checksums(connection)
     for each in runtime.catalogue:
-        if recorded.get((each.type, each.version), checksum(each)) != checksum(each):
+        if recorded.get((each.type, each.version)) not in (None, checksum(each)):
             message = "differs from the one in the code: rewritten here, or changed there without a new version"
             verdict.note(f"definition {each.type} {each.version}", None, message)
