@@ -1,14 +1,16 @@
 """Manipulations of history by somebody with all rights in the database, with its protections switched off."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
+from structlog.testing import capture_logs
 
 from interlock.workers.audit.verification import compare_evidence, verify_some
 from interlock.workers.runtime import Runtime
@@ -58,13 +60,35 @@ class Tampering:
     applied: bool = False
 
 
-def found_by_itself(runtime: Runtime) -> bool:
-    """Whether the verification that runs by itself finds anything: first in the chains, then in what stands beside."""
-    return verify_some(runtime) > 0 or compare_evidence(runtime) > 0
+def together(*kinds: Sequence[Tampering]) -> list[tuple[Tampering, ...]]:
+    """Rounds of one of each kind, for as long as there are any: what is of another kind touches other things."""
+    return [tuple(each for each in round_ if each) for round_ in zip_longest(*kinds)]
 
 
-def tables_of(dba: Dba, statements: str) -> list[str]:
-    """The tables that SQL names."""
+def found_by_itself(runtime: Runtime) -> list[Mapping[str, Any]]:
+    """What the verification that runs by itself tells of the chains, and then of what stands beside them."""
+    with capture_logs() as lines:
+        found = verify_some(runtime) + compare_evidence(runtime)
+    told = [line for line in lines if line["event"] == "history_changed"]
+    assert found == len(told)
+    return told
+
+
+def assert_found(said: Collection[str], expected: Mapping[str, str]) -> None:
+    """That a verification says of each thing that was done where it was done."""
+    assert len({*expected.values()}) == len(expected)
+    missed = [what for what, where in expected.items() if not any(where in each for each in said)]
+    assert missed == [], said
+
+
+def tamper(dba: Dba, statements: str) -> None:
+    """Execute SQL with the protections of the tables off that it names."""
+    if statements:
+        with unprotected(dba, *_tables_of(dba, statements)):
+            dba.execute(statements.encode())
+
+
+def _tables_of(dba: Dba, statements: str) -> list[str]:
     words = set(re.findall(r"\w+", statements))
     return [name for (name,) in dba.execute(TABLES).fetchall() if name in words]
 

@@ -1,7 +1,8 @@
 """What a superuser can do to rows beside history, with all protections off: each is found, and said where."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,24 +19,24 @@ from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
 from interlock.workers.overrides.transaction import OverrideOrder, operating
 from interlock.workers.pool import claims
-from interlock.workers.pool.registration import EXECUTE, WorkerDescription, register
+from interlock.workers.pool.claims import Claim
 from interlock.workers.pool.report import Report
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
 from tests.archived import archive, expire_timers
-from tests.crewing import Site
+from tests.crewing import Site, hand
 from tests.driving import UP_TO_REVIEW, applied, drain_all, outcome
 from tests.homes import open_directory
 from tests.landscape import Landscape
-from tests.rights import grant, known, remember
-from tests.tampering import RECHAIN, Tampering, found_by_itself, tables_of, unprotected
+from tests.rights import grant, known
+from tests.tampering import RECHAIN, Tampering, assert_found, found_by_itself, tamper, together, unprotected
 from tests.working import settle
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 
-BODIES = (
+PATCHES = (
     Tampering(
         "a patch's text changed",
         "UPDATE patches SET body = 'x' WHERE patch_id = 'patch-t'",
@@ -51,6 +52,8 @@ BODIES = (
         "DELETE FROM patches WHERE patch_id = 'patch-t'",
         "patches patch-t is missing",
     ),
+)
+GATE = (
     Tampering(
         "a command changed",
         "UPDATE commands SET argv = '{{rm,-r,/}}' WHERE workflow_id = '{gate}'",
@@ -58,22 +61,26 @@ BODIES = (
     ),
     Tampering("a command deleted", "DELETE FROM commands WHERE workflow_id = '{gate}'", "commands {gate} is missing"),
     Tampering(
+        "a command changed, with its digest",
+        "UPDATE commands SET argv = '{{rm}}' WHERE workflow_id = '{gate}'; UPDATE workflow_instances i SET bodies = "
+        "bodies || jsonb_build_object('commands', body_digest(to_jsonb(c))) FROM commands c WHERE c.workflow_id = i.id "
+        "AND i.id = '{gate}'",
+        "{gate} chain broken",
+    ),
+)
+BARE = (
+    Tampering(
         "a command added",
         "INSERT INTO commands (workflow_id, run_id, source, made_by, kind, argv) "
         "VALUES ('{bare}', '{run}', 'plan', 'mallory', 'command', '{{rm,-r,/}}')",
         "commands {bare} was added",
     ),
+)
+PLANS = (
     Tampering("a plan changed", "UPDATE plans SET directory = '/' WHERE run_id = '{run}'", "plans {run} was changed"),
     Tampering("a plan deleted", "DELETE FROM plans WHERE run_id = '{run}'", "plans {run} is missing"),
-    Tampering(
-        "a command changed, with its digest",
-        "UPDATE commands SET argv = '{{rm}}' WHERE workflow_id = '{gate}'; UPDATE workflow_instances i SET bodies = "
-        "bodies || jsonb_build_object('commands', body_digest(to_jsonb(c))) FROM commands c WHERE c.workflow_id = i.id "
-        "AND i.id = '{gate}'",
-        "{gate}",
-    ),
 )
-LINKS = (
+ENTRY = (
     Tampering(
         "a link deleted",
         "DELETE FROM workflow_links WHERE source_id = '{entry}' AND role = 'task'",
@@ -105,6 +112,13 @@ LINKS = (
         "UPDATE workflow_links SET created_at = created_at - interval '1 hour' WHERE source_id = '{entry}'",
         "workflow_links {entry} task {task} was changed",
     ),
+    Tampering(
+        "a patch's commit made up",
+        "UPDATE patch_ledger_entries SET commit_sha = 'x' WHERE ledger_id = '{entry}'",
+        "patch_ledger_entries {entry} was changed",
+    ),
+)
+JOB = (
     Tampering(
         "a link deleted that was made after the birth",
         "DELETE FROM workflow_links WHERE source_id = '{job}'",
@@ -159,14 +173,23 @@ ARCHIVED = (
         "DELETE FROM archived_records WHERE kind = 'task_claims'",
         "{taken} task_claims {taken_number} is missing: it proved event 2",
     ),
+    Tampering(
+        "an archived patch's commit changed",
+        'UPDATE archived_records SET body = body || \'{{"commit_sha": "x"}}\' '
+        "WHERE kind = 'patch_ledger_entries' AND key = '{old_entry}'",
+        "patch_ledger_entries {old_entry} was changed",
+    ),
 )
+
+
+START = "{claimed} trigger_requests interlock:claim:{claimed_number}:start"
 
 
 def request(what: str, change: str) -> Tampering:
     return Tampering(
         what,
         f"UPDATE trigger_requests SET {change} WHERE workflow_id = '{{claimed}}' AND result->>'seq' = '2'",
-        "was changed: event 2 says otherwise",
+        f"{START} was changed: event 2 says otherwise",
     )
 
 
@@ -183,25 +206,25 @@ REQUESTS = (
     Tampering(
         "a request deleted",
         "DELETE FROM trigger_requests WHERE workflow_id = '{claimed}' AND result->>'seq' = '2'",
-        "is missing: event 2 was asked for by it",
+        f"{START} is missing: event 2 was asked for by it",
     ),
     Tampering(
         "a request given to another instance",
         "UPDATE trigger_requests SET workflow_id = '{gate}' WHERE workflow_id = '{claimed}' AND result->>'seq' = '2'",
-        "was changed: no event is what it says",
+        "{gate} trigger_requests interlock:claim:{claimed_number}:start was changed: no event is what it says",
     ),
     Tampering(
         "an applied request added",
         "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, "
-        "finished_at) VALUES ('forged', '', '{claimed}', 'start', 'mallory', 'applied', now())",
-        "trigger_requests forged was changed: no event is what it says",
+        "finished_at) VALUES ('done-{claimed}', '', '{claimed}', 'start', 'mallory', 'applied', now())",
+        "{claimed} trigger_requests done-{claimed} was changed: no event is what it says",
     ),
     Tampering(
         "a vote added",
         "INSERT INTO trigger_requests (request_id, fingerprint, workflow_id, trigger, triggered_by, status, result, "
-        "finished_at) SELECT 'forged', '', workflow_id, trigger, 'mallory', status, result, finished_at "
+        "finished_at) SELECT 'vote-{claimed}', '', workflow_id, trigger, 'mallory', status, result, finished_at "
         "FROM trigger_requests WHERE workflow_id = '{claimed}' AND result->>'seq' = '2'",
-        "trigger_requests forged was changed: no event is what it says",
+        "{claimed} trigger_requests vote-{claimed} was changed: no event is what it says",
     ),
 )
 
@@ -210,7 +233,7 @@ def claim(what: str, change: str, found: str = "was changed: event 2, which it p
     return Tampering(
         what,
         f"UPDATE task_claims SET {change} WHERE task_id = '{{claimed}}'",
-        f"task_claims {{claimed_number}} {found}",
+        f"{{claimed}} task_claims {{claimed_number}} {found}",
     )
 
 
@@ -222,12 +245,13 @@ CLAIMS = (
     Tampering(
         "a claim deleted",
         "DELETE FROM task_claims WHERE task_id = '{claimed}'",
-        "task_claims {claimed_number} is missing: it proved event 2",
+        "{claimed} task_claims {claimed_number} is missing: it proved event 2",
     ),
     Tampering(
         "a claim added",
-        "INSERT INTO task_claims (task_id, run_id, worker_id) SELECT task_id, run_id, worker_id FROM task_claims",
-        "was added: its task's start was not asked for",
+        "INSERT INTO task_claims (claim_id, task_id, run_id, worker_id) OVERRIDING SYSTEM VALUE "
+        "SELECT 1000, task_id, run_id, worker_id FROM task_claims WHERE task_id = '{claimed}'",
+        "{claimed} task_claims 1000 was added: its task's start was not asked for",
     ),
 )
 
@@ -249,18 +273,18 @@ RIGHTS = (
         seq=2,
     ),
     forged("an event's proof taken away", "{claimed}", "proof = NULL", "not proven: it says it is of machinery"),
-    forged("an approval taken from an event", "{merged}", "proof = NULL", "not approved", seq=3),
-    forged(
-        "another approval given to an event", "{merged}", "proof = 'approval:{approval}'", "event 3: its proof", seq=3
-    ),
     forged("an event proven by a right that is not its own", "{claimed}", "proof = 'lease:1:1'", "event 1: its proof"),
     forged("an event proven by a run that never was", "{claimed}", f"proof = 'run:{NOBODY}'", "event 1: its proof"),
     forged("an event proven by a later version", "{claimed}", "proof = 'state:1'", "event 1: its proof"),
-    forged(
-        "an event proven by an event that never was", "{story}", f"proof = 'event:{NOBODY}'", "event 4: its proof", 4
-    ),
+)
+LEASES = (
     forged(
         "an event proven by a lease that never was", "{gate}", f"proof = 'lease:{NOBODY}:1'", "event 2: its proof", 2
+    ),
+)
+STORY = (
+    forged(
+        "an event proven by an event that never was", "{story}", f"proof = 'event:{NOBODY}'", "event 4: its proof", 4
     ),
     forged(
         "an override proven by a grant that never was", "{story}", f"proof = 'grant:{NOBODY}'", "event 5: its proof", 5
@@ -291,11 +315,22 @@ RIGHTS = (
         "'{grant}'",
         "{story} event 5: its proof",
     ),
+)
+MERGED = (
+    forged("an approval taken from an event", "{merged}", "proof = NULL", "not approved", seq=3),
+    forged(
+        "another approval given to an event", "{merged}", "proof = 'approval:{approval}'", "event 3: its proof", seq=3
+    ),
     Tampering(
         "an approval erased with its history",
         "DELETE FROM trigger_requests WHERE workflow_id = '{given}'; DELETE FROM workflow_transitions WHERE "
         "workflow_id = '{given}'; DELETE FROM workflow_instances WHERE id = '{given}'",
         "{merged} event 3: its proof",
+    ),
+    Tampering(
+        "an approval of easier terms than its definition asks for",
+        "UPDATE workflow_instances SET context = context || '{{\"author\": \"zoe\"}}' WHERE id = '{given}'",
+        "{given} no definition asks for such an approval",
     ),
 )
 
@@ -351,72 +386,60 @@ HELD = (
         "UPDATE workflow_instances SET current_state = 'approved' WHERE id = '{approval}'",
         "{approval} stands in 'approved'",
     ),
-    held(
+)
+VOTES = (
+    Tampering(
         "the first of two votes deleted",
         "DELETE FROM trigger_requests WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
         " is missing: event 1 was asked for by it",
     ),
-    held(
+    Tampering(
         "a vote changed",
         "UPDATE trigger_requests SET triggered_by = 'mallory' WHERE workflow_id = '{voted}' AND triggered_by = 'bob'",
         "event 1 says otherwise",
     ),
-    held(
+    Tampering(
         "an approval's quorum raised after it was given",
         "UPDATE workflow_instances SET context = context || '{{\"quorum\": 3}}' WHERE id = '{voted}'",
         "{voted} event 2: it says other terms than its approval has",
     ),
-    held(
+    Tampering(
         "the author among those who approved",
         "UPDATE workflow_instances SET context = context || '{{\"author\": \"bob\"}}' WHERE id = '{voted}'",
         "{voted} event 1: bob is its author",
     ),
-    held(
+    Tampering(
         "the deciders of an approval replaced after it was given",
         "UPDATE workflow_instances SET context = context || '{{\"deciders\": [\"cyd\"]}}' WHERE id = '{voted}'",
         "{voted} event 1: bob is none of its deciders",
     ),
-    held(
+    Tampering(
         "a vote forged that its author may not give",
         "UPDATE workflow_transitions SET triggered_by = 'ann' WHERE (workflow_id, seq) = ('{voted}', 1)",
         "{voted} event 1: ann is its author",
     ),
-    held(
+    Tampering(
         "the votes taken out of the event that gave an approval",
         "UPDATE workflow_transitions SET metadata = metadata - 'votes' WHERE (workflow_id, seq) = ('{voted}', 2)",
         '{voted} event 2: it says nobody approved it; who may and did: ["bob", "cyd"]',
     ),
-    held(
+    Tampering(
         "the terms changed in the event that gave an approval",
         "UPDATE workflow_transitions SET metadata = metadata || '{{\"terms\": {{}}}}'"
         " WHERE (workflow_id, seq) = ('{voted}', 2)",
         "{voted} event 2: it says other terms than its approval has",
     ),
-    held(
-        "an approval of easier terms than its definition asks for",
-        "UPDATE workflow_instances SET context = context || '{{\"author\": \"zoe\"}}' WHERE id = '{given}'",
-        "{given} no definition asks for such an approval",
-    ),
 )
-COMMITS = (
+COMMITTED = (
     Tampering(
         "a patch's commit changed",
         "UPDATE patch_ledger_entries SET commit_sha = 'x' WHERE ledger_id = '{committed}'",
         "patch_ledger_entries {committed} was changed",
     ),
-    Tampering(
-        "a patch's commit made up",
-        "UPDATE patch_ledger_entries SET commit_sha = 'x' WHERE ledger_id = '{entry}'",
-        "patch_ledger_entries {entry} was changed",
-    ),
-    Tampering(
-        "an archived patch's commit changed",
-        'UPDATE archived_records SET body = body || \'{{"commit_sha": "x"}}\' '
-        "WHERE kind = 'patch_ledger_entries' AND key = '{old_entry}'",
-        "patch_ledger_entries {old_entry} was changed",
-    ),
 )
-TABLE = (*BODIES, *LINKS, *REQUESTS, *CLAIMS, *ARCHIVED, *RIGHTS, *HELD, *COMMITS)
+OF_CLAIMS = (*REQUESTS, *CLAIMS, *RIGHTS)
+ROUNDS = together(PATCHES, (*GATE, *LEASES), BARE, PLANS, ENTRY, JOB, ARCHIVED, STORY, MERGED, HELD, VOTES, COMMITTED)
+TABLE = (*OF_CLAIMS, *chain.from_iterable(ROUNDS))
 
 
 @dataclass(frozen=True)
@@ -426,6 +449,7 @@ class Written:
     database: str
     home: Path
     names: dict[str, UUID | int]
+    claimed: list[Claim]  # one for each of `OF_CLAIMS`
 
 
 @pytest.fixture(scope="module")
@@ -436,10 +460,11 @@ def written(servers: Servers, template: str) -> Iterator[Written]:
         runtime = Runtime(settings)
         with psycopg.connect(databases.as_superuser(servers, url), autocommit=True) as dba:
             names = {**archived(runtime, dba, place / "old"), **work(runtime, dba, place / "new")}
+            claimed = _claimed(runtime, "claimed", len(OF_CLAIMS))
         assert verify(runtime).ok
         anchors.anchor(runtime)
         runtime.close()
-        yield Written(url.rpartition("/")[2], settings.home, names)
+        yield Written(url.rpartition("/")[2], settings.home, names, claimed)
 
 
 @pytest.fixture
@@ -453,7 +478,7 @@ def runtime(make_runtime: Callable[..., Runtime], written: Written) -> Runtime:
 
 
 def work(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
-    """A run with a patch in its ledger, a gate with a command that was started, and one without; and a claimed task."""
+    """A run with a patch in its ledger, a gate with a command that was started, and one without; and decisions."""
     place.mkdir()
     land = Landscape(runtime, dba, place, project="new")
     made = {"run": land.run, "entry": land.patch({"app.py": "1\n"}), "gate": land.gate(["true"])}
@@ -464,7 +489,7 @@ def work(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
     with transaction(runtime.database) as connection:
         jobs.hold(connection, made["job"], made["worker"])
     made["committed"] = land.committed_patch(name="new")
-    return {**made, **_claimed(runtime, "claimed"), **_decided(runtime, dba)}
+    return {**made, **_decided(runtime, dba)}
 
 
 def _decided(runtime: Runtime, dba: Dba) -> dict[str, UUID | int]:
@@ -504,9 +529,9 @@ def archived(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
     judged = land.task({"app.py": "1\n"}, "judged", gates=[str(gate)])
     entry = land.entry(land.committed_patch(name="old"))
     land.cancel()
-    taken = _claimed(runtime, "taken")
-    applied(Client(runtime), taken["taken_run"], "cancel", by="ann")
-    settle(Client(runtime), taken["taken_run"])
+    (taken,) = _claimed(runtime, "taken")
+    applied(Client(runtime), taken.run_id, "cancel", by="ann")
+    settle(Client(runtime), taken.run_id)
     expire_timers(dba)
     assert dict(archive(runtime).held) == {}
     return {
@@ -515,33 +540,44 @@ def archived(runtime: Runtime, dba: Dba, place: Path) -> dict[str, UUID | int]:
         "old_task": entry["task_id"],
         "old_gate": gate,
         "judged": judged,
-        **taken,
+        "taken": taken.task_id,
+        "taken_number": taken.id,
     }
 
 
-def _claimed(runtime: Runtime, name: str) -> dict[str, UUID | int]:
-    """A task that a worker has taken, and reported on."""
-    (task,) = Site(Client(runtime), name).queue()
-    worker = remember(register(runtime, WorkerDescription(f"{name}-worker", ("python", EXECUTE))))
-    claim = claims.take(runtime, known(worker))
-    assert claim is not None
+def _claimed(runtime: Runtime, name: str, count: int = 1) -> list[Claim]:
+    """Claims of tasks of one run that a worker has taken, and reported on."""
+    Site(Client(runtime), name).queue(count)
+    worker = known(hand(runtime, f"{name}-worker", max_concurrent_tasks=count))
+    taken = [claim for _ in range(count) if (claim := claims.take(runtime, worker))]
     drain_all(runtime)
-    claims.finish(runtime, known(worker), claim.token, Report("execution_completed", {"exit_code": 0}))
+    for claim in taken:
+        claims.finish(runtime, worker, claim.token, Report("execution_completed", {"exit_code": 0}))
     drain_all(runtime)
-    return {name: task, f"{name}_run": claim.run_id, f"{name}_number": claim.id}
+    assert len(taken) == count
+    return taken
 
 
-@pytest.mark.parametrize("tampering", TABLE, ids=lambda each: each.what)
-def test_each_is_found_and_said_where(runtime: Runtime, dba: Dba, written: Written, tampering: Tampering) -> None:
-    statements = tampering.sql.format(**written.names)
-    with unprotected(dba, *tables_of(dba, statements)):
-        dba.execute(statements.encode())
-    if tampering.applied:
+@pytest.mark.parametrize("tamperings", ROUNDS, ids=lambda each: each[0].what)
+def test_each_is_found_and_said_where(
+    runtime: Runtime, dba: Dba, written: Written, tamperings: Sequence[Tampering]
+) -> None:
+    tamper(dba, "; ".join(each.sql.format(**written.names) for each in tamperings))
+    if any(each.applied for each in tamperings):
         assert drain_all(runtime) > 0
-    where = tampering.where.format(**written.names)
-    found = [f"{each.instance} {each.message}" for each in verify(runtime).problems]
-    assert any(where in each for each in found), found
-    assert found_by_itself(runtime)
+    _assert_said(runtime, {each.what: each.where.format(**written.names) for each in tamperings})
+
+
+def test_each_is_found_of_the_claim_that_it_was_done_to(runtime: Runtime, dba: Dba, written: Written) -> None:
+    named = [written.names | {"claimed": claim.task_id, "claimed_number": claim.id} for claim in written.claimed]
+    tamper(dba, "; ".join(each.sql.format(**names) for each, names in zip(OF_CLAIMS, named, strict=True)))
+    _assert_said(runtime, {each.what: each.where.format(**names) for each, names in zip(OF_CLAIMS, named, strict=True)})
+
+
+def _assert_said(runtime: Runtime, expected: Mapping[str, str]) -> None:
+    """By both verifications, the one that is asked for and the one that runs by itself."""
+    assert_found([f"{each.instance} {each.message}" for each in verify(runtime).problems], expected)
+    assert_found(["{instance} {message}".format(**each) for each in found_by_itself(runtime)], expected)
 
 
 def test_a_lease_is_missed_until_its_effects_keeping_time_is_over(runtime: Runtime, dba: Dba) -> None:

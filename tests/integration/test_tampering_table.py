@@ -1,10 +1,10 @@
 """What a superuser can do to history, with every protection off and put back: each is found, and said where."""
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,19 +20,21 @@ from interlock.workers import sweeps
 from interlock.workers.audit import anchor_copies, anchors, exports
 from interlock.workers.audit.verify import verify
 from interlock.workers.client.client import Client
+from interlock.workers.engine.trigger_request import Firing
 from interlock.workers.overrides.deprecations import announce, approve_removal, propose_removal
 from interlock.workers.overrides.narrowing import narrow
 from interlock.workers.overrides.transaction import OverrideOrder
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
 from tests import databases
-from tests.driving import UP_TO_REVIEW, applied
+from tests.driving import UP_TO_REVIEW, applied, drain_all
 from tests.rights import grant
-from tests.tampering import RECHAIN, Tampering, found_by_itself, tables_of, unprotected
+from tests.tampering import RECHAIN, Tampering, assert_found, found_by_itself, tamper, together
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection[Any]
 CONTEXT = {"title": "Search"}
+MOVES = (*UP_TO_REVIEW, "block", "unblock")
 OLD = ("workstream", "0.1.0")
 EVENT = "workflow_id = '{story}' AND seq = 2"
 ToFiles = Callable[[Path, Path], None]  # takes the directories of the audit and of the journal
@@ -101,7 +103,7 @@ def overwrite(name: str) -> ToFiles:
     return write
 
 
-TABLE = (
+HISTORIES = (
     event("to_state", "'done'"),
     event("from_state", "'done'"),
     event("trigger", "'block'"),
@@ -223,6 +225,8 @@ TABLE = (
         "UPDATE workflow_instances SET current_state = 'testing' WHERE id = '{still}'",
         "{still}",
     ),
+)
+GRANTS = (
     Tampering(
         "an operator's grant forged",
         "INSERT INTO operators SELECT gen_random_uuid(), 'active', 'mallory', 'ann', 'mine', now(), NULL, NULL, NULL",
@@ -240,19 +244,10 @@ TABLE = (
         "jsonb_set(metadata, '{{terms,name}}', '\"mallory\"') WHERE workflow_id = '{grant}'",
         "{grant}",
     ),
+)
+DEPRECATIONS = (
     Tampering(
         "a deprecation deleted", "DELETE FROM deprecations WHERE deprecation_id = '{deprecation}'", "{deprecation}"
-    ),
-    Tampering("a narrowed right deleted", "DELETE FROM narrowings WHERE narrowing_id = '{narrowing}'", "{narrowing}"),
-    Tampering(
-        "a narrowed right widened",
-        "UPDATE narrowings SET open_to = '{{operator,holder}}' WHERE narrowing_id = '{narrowing}'",
-        "{narrowing}",
-    ),
-    Tampering(
-        "a right narrowed without an event",
-        "INSERT INTO narrowings SELECT project, type, 'block', open_to, '{story}' FROM narrowings",
-        "story.block",
     ),
     Tampering(
         "a removal undone",
@@ -265,6 +260,21 @@ TABLE = (
         "'', now(), now(), 'ann', 'bob', now()",
         "deprecation story-1.0.0",
     ),
+)
+NARROWINGS = (
+    Tampering("a narrowed right deleted", "DELETE FROM narrowings WHERE narrowing_id = '{narrowing}'", "{narrowing}"),
+    Tampering(
+        "a narrowed right widened",
+        "UPDATE narrowings SET open_to = '{{operator,holder}}' WHERE narrowing_id = '{narrowing}'",
+        "{narrowing}",
+    ),
+    Tampering(
+        "a right narrowed without an event",
+        "INSERT INTO narrowings SELECT project, type, 'block', open_to, '{story}' FROM narrowings",
+        "story.block",
+    ),
+)
+OBJECTS = (
     object_(
         "a function replaced",
         "CREATE OR REPLACE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
@@ -277,7 +287,11 @@ TABLE = (
     ),
     object_("a trigger dropped", "DROP TRIGGER kept ON workflow_transitions", "trigger workflow_transitions.kept"),
     object_("a trigger switched off", "ALTER TABLE anchors DISABLE TRIGGER kept", "trigger anchors.kept"),
-    object_("a trigger that replication skips", "ALTER TABLE anchors ENABLE TRIGGER kept", "trigger anchors.kept"),
+    object_(
+        "a trigger that replication skips",
+        "ALTER TABLE archived_records ENABLE TRIGGER kept",
+        "trigger archived_records.kept",
+    ),
     object_(
         "a trigger added",
         "CREATE TRIGGER aa BEFORE INSERT ON workflow_transitions FOR EACH ROW EXECUTE FUNCTION interlock.fixed()",
@@ -318,13 +332,13 @@ TABLE = (
     ),
     object_(
         "a recorded first state changed",
-        "UPDATE workflow_definitions SET initial_state = 'testing' WHERE (type, version) = ('story', '1.0.0')",
-        "definition story 1.0.0",
+        "UPDATE workflow_definitions SET initial_state = 'active' WHERE (type, version) = ('sprint', '1.0.0')",
+        "definition sprint 1.0.0",
     ),
     object_(
         "a recorded move added",
-        "INSERT INTO definition_transitions VALUES ('story', '1.0.0', 'analysis', 'block', 'done', '{{anyone}}')",
-        "definition story 1.0.0",
+        "INSERT INTO definition_transitions VALUES ('pr_review', '1.0.0', 'merged', 'merge', 'approved', '{{anyone}}')",
+        "definition pr_review 1.0.0",
     ),
     object_(
         "a recorded right widened",
@@ -338,9 +352,11 @@ TABLE = (
     ),
     object_(
         "a recorded body changed",
-        "UPDATE workflow_definitions SET body = body || '{{\"rules\": []}}' WHERE (type, version) = ('story', '1.0.0')",
-        "definition story 1.0.0",
+        "UPDATE workflow_definitions SET body = body || '{{\"rules\": []}}' WHERE (type, version) = ('job', '1.0.0')",
+        "definition job 1.0.0",
     ),
+)
+ANCHORS = (
     Tampering(
         "a function replaced, and the schema recorded anew",
         "CREATE OR REPLACE FUNCTION interlock.append() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN "
@@ -391,6 +407,8 @@ TABLE = (
         "anchor 1",
         remove_anchors("*"),
     ),
+)
+JOURNAL = (
     outside(
         "an event moved in commit order",
         "UPDATE workflow_transitions t SET xid = b.xid FROM workflow_transitions b "
@@ -402,6 +420,8 @@ TABLE = (
     outside("a line of the journal added", "", ".jsonl:2", rewrite(repeated)),
     outside("two lines of the journal swapped", "", ".jsonl:2", rewrite(swapped)),
     outside("a part of the journal deleted", "", "{story}", lambda _, state: part(state, 2).unlink()),
+)
+EXPORTS = (
     outside("an export deleted", "", "export 1", remove_export),
     outside(
         "an export deleted with its record and its cursor",
@@ -422,6 +442,9 @@ TABLE = (
         "cursor export",
     ),
 )
+POWERS = (*GRANTS, *DEPRECATIONS, *NARROWINGS)  # a grant proves the others' events
+ROUNDS = (*together(ANCHORS, POWERS), *together(JOURNAL, EXPORTS), OBJECTS)
+TABLE = (*HISTORIES, *chain.from_iterable(ROUNDS))
 
 
 @dataclass(frozen=True)
@@ -465,8 +488,8 @@ def written(servers: Servers, template: str, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def database_to_copy(written: Written) -> str:
-    return written.database
+def database_to_copy(request: pytest.FixtureRequest, database_to_copy: str) -> str:
+    return request.getfixturevalue("written").database if "runtime" in request.fixturenames else database_to_copy
 
 
 @pytest.fixture
@@ -485,7 +508,7 @@ def stories(written: Written) -> tuple[UUID, ...]:
 def told(client: Client) -> list[UUID]:
     """One that has moved, one that only was born, another; two grants, a removal; all anchored, some exported."""
     made = [client.create("story", f"S-{number}", context=CONTEXT)["id"] for number in range(3)]
-    applied(client, made[0], *UP_TO_REVIEW, "block", "unblock")
+    applied(client, made[0], *MOVES)
     sweeps.SWEEPS["relay"](client.runtime)
     exported = exports.export(client.runtime)  # begins with an anchor
     assert exported
@@ -502,28 +525,65 @@ def told(client: Client) -> list[UUID]:
     return made
 
 
+def told_often(client: Client, times: int) -> tuple[list[UUID], list[UUID]]:
+    """Stories that have moved, and as many that only were born; all anchored, and all events exported."""
+    births = [client.birth("story", f"S-{number}", context=CONTEXT) for number in range(2 * times)]
+    client.create_many(births)
+    moved, still = [each.id for each in births[:times]], [each.id for each in births[times:]]
+    client.fire_many([Firing(each, move, "agent-1") for each in moved for move in MOVES])
+    drain_all(client.runtime)
+    sweeps.SWEEPS["relay"](client.runtime)
+    exported = exports.export(client.runtime)  # begins with an anchor
+    assert exported
+    assert exported.events == times * len(MOVES)
+    assert verify(client.runtime).ok
+    return moved, still
+
+
 def test_nothing_is_found_in_a_copy_of_database_and_files(runtime: Runtime) -> None:
     assert verify(runtime).ok
-    assert not found_by_itself(runtime)
+    assert found_by_itself(runtime) == []
 
 
-@pytest.mark.parametrize("tampering", TABLE, ids=lambda each: each.what)
+@pytest.mark.parametrize("tamperings", ROUNDS, ids=lambda each: each[0].what)
 def test_each_is_found_and_said_where(
-    runtime: Runtime, dba: Dba, stories: tuple[UUID, ...], tampering: Tampering
+    runtime: Runtime, dba: Dba, stories: tuple[UUID, ...], tamperings: Sequence[Tampering]
 ) -> None:
     ((granted, removed),) = dba.execute(
         "SELECT grant_id, deprecation_id FROM operators, deprecations WHERE operators.name = 'ann'"
     ).fetchall()
-    names = {"story": stories[0], "still": stories[1], "other": stories[2], "grant": granted, "deprecation": removed}
+    names = {"story": stories[0], "grant": granted, "deprecation": removed}
     ((names["narrowing"],),) = dba.execute("SELECT narrowing_id FROM narrowings").fetchall()
-    statements = tampering.sql.format(**names) + (f"; {RECHAIN % {'id': stories[0]}}" if tampering.rechained else "")
-    with nullcontext() if tampering.of_schema or not statements else unprotected(dba, *tables_of(dba, statements)):
-        dba.execute(statements.encode())
-    tampering.to_files(runtime.settings.audit_directory, runtime.settings.state_directory)
-    if tampering.recorded_anew:
+    tamper(dba, "; ".join(each.sql.format(**names) for each in tamperings if each.sql and not each.of_schema))
+    for each in tamperings:
+        if each.of_schema:
+            dba.execute(each.sql.encode())
+        each.to_files(runtime.settings.audit_directory, runtime.settings.state_directory)
+    if any(each.recorded_anew for each in tamperings):
         with transaction(runtime.owned) as connection:
             schema_state.record(connection)
-    where = tampering.where.format(**names)
-    found = [each.instance for each in verify(runtime).problems]
-    assert any(where in each for each in found), found
-    assert found_by_itself(runtime)
+    expected = {each.what: each.where.format(**names) for each in tamperings}
+    assert_found([each.instance for each in verify(runtime).problems], expected)
+    assert_found([each["instance"] for each in found_by_itself(runtime)], expected)
+
+
+def test_each_is_found_in_the_history_that_it_was_done_to(make_runtime: Callable[..., Runtime], dba: Dba) -> None:
+    runtime = make_runtime()
+    moved, still = told_often(Client(runtime), len(HISTORIES) + 1)
+    named = [{"story": moved[n], "still": still[n], "other": moved[-1]} for n in range(len(HISTORIES))]
+    tamper(
+        dba,
+        "; ".join(
+            each.sql.format(**names) + (f"; {RECHAIN % {'id': names['story']}}" if each.rechained else "")
+            for each, names in zip(HISTORIES, named, strict=True)
+        ),
+    )
+    done_to = {each.what: each.where.format(**names) for each, names in zip(HISTORIES, named, strict=True)}
+    others = {*map(str, (*moved[:-1], *still))} - {*done_to.values()}
+    assert len(others) == len(HISTORIES) + 1
+    for said in (
+        {each.instance for each in verify(runtime).problems},
+        {each["instance"] for each in found_by_itself(runtime)},
+    ):
+        assert_found(said, done_to)
+        assert said & others == set()
