@@ -1,6 +1,7 @@
 """Every move of every machine is made by the engine and kept by PostgreSQL; every other is refused, by both."""
 
-from itertools import product
+from itertools import chain, count, product
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.definition import Definition
-from tests.walking import Walker
+from tests.walking import Walker, path
 
 pytestmark = pytest.mark.integration
 Dba = psycopg.Connection
@@ -41,26 +42,30 @@ def walker(runtime: Runtime, dba: "Dba[tuple[object, ...]]") -> Walker:
 
 
 @every
-def test_every_move_is_made_with_its_severity_and_what_its_event_must_say(
+def test_every_move_is_made_with_its_severity_and_what_its_event_must_say_and_every_other_is_refused(
     walker: Walker, definition: Definition
 ) -> None:
-    for move in definition.transitions:
-        for source in move.sources:
-            event = walker.go(definition, walker.at(definition, source), move)
+    walker.dba.execute(ANSWERS)
+    reached = {definition.initial: walker.born(definition)}  # each state by the shortest way, as `Walker.at` goes
+    for source in sorted(definition.states, key=lambda state: len(path(definition, state))):
+        _assert_every_other_move_refused(walker, definition, reached[source], source)
+        moves = [move for move in definition.transitions if source in move.sources]
+        instances = chain([reached[source]], (walker.at(definition, source) for _ in count()))
+        for move, made in zip(moves, instances, strict=False):
+            event = walker.go(definition, made, move)
             assert event["from_state"] == source
             assert event["severity"] == move.severity
             assert set(definition.required_metadata) <= set(event["metadata"]), (source, move.trigger)
+            if [*path(definition, source), move] == path(definition, move.dest):
+                reached[move.dest] = made
 
 
-@every
-def test_postgresql_refuses_every_other_move(walker: Walker, definition: Definition) -> None:
-    walker.dba.execute(ANSWERS)
-    for state in definition.states:
-        made = walker.at(definition, state)
-        legal = {(move.trigger, move.dest) for move in definition.transitions if state in move.sources}
-        others = [each for each in product(definition.triggers, definition.states) if each not in legal]
-        if not others:  # a machine of one move
-            continue
-        answers = walker.dba.execute(ANSWER, (*map(list, zip(*others, strict=True)), made)).fetchall()
-        assert [tuple(each[:2]) for each in answers] == others
-        assert [each for each in answers if "illegal move" not in str(each[2])] == []
+def _assert_every_other_move_refused(walker: Walker, definition: Definition, made: UUID, state: str) -> None:
+    """By PostgreSQL, of an instance in this state."""
+    legal = {(move.trigger, move.dest) for move in definition.transitions if state in move.sources}
+    others = [each for each in product(definition.triggers, definition.states) if each not in legal]
+    if not others:  # a machine of one move
+        return
+    answers = walker.dba.execute(ANSWER, (*map(list, zip(*others, strict=True)), made)).fetchall()
+    assert [tuple(each[:2]) for each in answers] == others
+    assert [each for each in answers if "illegal move" not in str(each[2])] == []
