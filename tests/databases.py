@@ -106,7 +106,8 @@ def written(
     with copy_of(servers, source) as url:
         defaults = Settings() if home is None else Settings(home=home)
         broker_url = beside(servers.broker_url, "1")  # tests use 0: what is written here leaves nothing in there
-        runtime = Runtime(defaults.model_copy(update={"database_url": url, "broker_url": broker_url}))
+        addresses = {"database_url": url, "owner_url": as_owner(servers, url), "broker_url": broker_url}
+        runtime = Runtime(defaults.model_copy(update=addresses))
         try:
             made = write(Client(runtime))
         finally:
