@@ -88,7 +88,7 @@ class Walker:
     def lead(self, definition: Definition, made: UUID, state: str) -> None:
         """Move a new instance to `state`."""
         for move in path(definition, state):
-            self.go(definition, made, move)
+            self._move(definition, made, move)
 
     def born(self, definition: Definition, **context: Any) -> UUID:
         """A new instance, with the required context of its type."""
@@ -106,6 +106,12 @@ class Walker:
 
     def go(self, definition: Definition, made: UUID, move: Transition) -> Mapping[str, Any]:
         """Make one move; returns its event."""
+        self._move(definition, made, move)
+        event = Client(self.runtime).history(made)[-1]
+        assert (event["trigger"], event["to_state"]) == (move.trigger, move.dest)
+        return event
+
+    def _move(self, definition: Definition, made: UUID, move: Transition) -> None:
         said: Said = dict(PLACES.get(move.trigger, {})) if definition.type == "subscription" else {}
         for guard in move.when:
             said |= ARRANGED.get(guard.name, _nothing)(self, definition, made)
@@ -114,9 +120,8 @@ class Walker:
         if settled.status == "waiting":
             settled = self._approve(settled)
         assert settled.status == "applied", settled
-        event = Client(self.runtime).history(made)[-1]
-        assert (event["trigger"], event["to_state"]) == (move.trigger, move.dest)
-        return event
+        assert settled.result, settled
+        assert settled.result["to"] == move.dest, settled
 
     def ask(self, made: UUID, trigger: str, **said: Any) -> Receipt:
         """Fire a trigger; returns the receipt with its outcome."""

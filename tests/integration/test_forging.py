@@ -37,6 +37,7 @@ from interlock.workers.runtime import Runtime
 from interlock.workflows.catalogue import catalogue
 from interlock.workflows.definition import AUTHORITIES, Definition, Link, Transition
 from interlock.workflows.errors import BadInput, InterlockError, NotYours, RequestConflict
+from interlock.workflows.input.names import DEFAULT_PROJECT
 from tests import databases
 from tests.crewing import Site, hand
 from tests.driving import applied, drain_all, make_due, outcome, state, swept
@@ -255,23 +256,51 @@ def walker(runtime: Runtime, dba: Dba) -> Walker:
     return Walker(runtime, dba)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A database to copy with a worker, a claim of its that ended, one that is open, and an open lease."""
+
+    database: str
+    worker: UUID
+    stale_claim: int
+    open_claim: int
+    open_lease: str
+
+
+@pytest.fixture(scope="module")
+def beside(servers: Servers, template: str) -> Iterator[Beside]:
+    """Written once."""
+
+    def write(client: Client) -> tuple[UUID, int, int, str]:
+        worker = hand(client.runtime, max_concurrent_tasks=100)
+        mine, others = Site(client, DEFAULT_PROJECT).queue(2)
+        url = databases.as_superuser(servers, str(client.runtime.settings.database_url))
+        with psycopg.connect(url, autocommit=True) as dba:
+            return worker, _claim(dba, mine, worker, True), _claim(dba, others, worker, False), _lease(dba, worker, "1")
+
+    with databases.written(servers, template, write) as (name, made):
+        yield Beside(name, *made)
+
+
 @pytest.fixture
-def aim(walker: Walker, client: Client, dba: Dba, project: str, servers: Servers, database_url: str) -> Iterator[Aim]:
+def database_to_copy(request: pytest.FixtureRequest, database_to_copy: str) -> str:
+    return request.getfixturevalue("beside").database if "aim" in request.fixturenames else database_to_copy
+
+
+@pytest.fixture
+def aim(walker: Walker, client: Client, dba: Dba, beside: Beside, servers: Servers, database_url: str) -> Iterator[Aim]:
     """Makes an instance of a definition in each of some states, and all that an intruder may have beside it."""
 
     def make(definition: Definition, *states: str) -> dict[str, Target]:
-        site = Site(client, project)
-        worker = hand(client.runtime, max_concurrent_tasks=100)
-        mine, others = site.queue(2)
-        stale, open_ = _claim(dba, mine, worker, True), _claim(dba, others, worker, False)
-        other, secret = _lease(dba, worker, "1"), known(worker).secret
+        stale, secret = beside.stale_claim, known(beside.worker).secret
         targets = {}
         for source in states:
             made = walker.at(definition, source, **TERMS.get(definition.type, {}))
             if dba.execute("SELECT FROM tasks WHERE task_id = %s", (made,)).fetchone():
-                stale = _claim(dba, made, worker, True)
+                stale = _claim(dba, made, beside.worker, True)
             lease, name = _lease(dba, made, "-1"), client.show(made)["entity_id"]
-            targets[source] = Target(definition, made, stale, open_, lease, other, name, secret, outsider)
+            others = (beside.open_claim, lease, beside.open_lease)
+            targets[source] = Target(definition, made, stale, *others, name, secret, outsider)
         return targets
 
     with psycopg.connect(databases.as_client(servers, database_url), autocommit=True) as outsider:
