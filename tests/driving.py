@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from interlock.db.connection import transaction
-from interlock.db.core import requests
+from interlock.db.core import instances, requests
 from interlock.workers import sweeps
 from interlock.workers.client.client import Client
 from interlock.workers.runtime import Runtime
@@ -77,8 +77,9 @@ def outcome(client: Client, request_id: str) -> dict[str, Any]:
 
 
 def state(client: Client, ref: str | UUID) -> str:
-    """An instance's state."""
-    return str(client.show(ref)["current_state"])
+    """An instance's state, in a third of the time that `Client.show` takes to tell all there is to say of it."""
+    with transaction(client.runtime.database) as connection:
+        return instances.find_with_archived(connection, ref, client.project)["current_state"]
 
 
 def trail(client: Client, ref: str | UUID) -> list[str]:

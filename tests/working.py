@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from interlock.db.connection import transaction
+from interlock.db.core import effects
 from interlock.db.orchestration import run_tree
 from interlock.workers.client.client import Client
 from interlock.workers.engine import creation
@@ -61,7 +62,8 @@ def step(client: Client, rows: Rows, worker_id: UUID, failing: Collection[str] =
 
 def is_asked_for(client: Client, gate: UUID) -> bool:
     """Whether the scheduler has asked for a gate to be run."""
-    return any(effect["name"] == "run_gate" for effect in client.show(gate)["effects"])
+    with transaction(client.runtime.database) as connection:
+        return any(effect["name"] == "run_gate" for effect in effects.of_instance(connection, gate))
 
 
 def perform(client: Client, task_id: UUID, worker_id: UUID, *, well: bool) -> None:
