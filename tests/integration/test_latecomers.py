@@ -1,6 +1,8 @@
 """What is added to a run on its way waits for nothing that had ended before it came, whatever the order of events."""
 
+from dataclasses import dataclass, replace
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,15 +25,57 @@ STEPS = ("ends", "other ends", "comes")
 LOOKS = [(False, False, 1), (False, False, 5_000), (True, False, 1), (False, True, 1), (True, True, 5_000)]
 
 
-@pytest.fixture
-def stage(runtime: Runtime, dba: Dba) -> Stage:
-    made = Stage(runtime, dba)
-    names = ("first", "broken", "other", "last")  # nobody works on the last: the workstream stays open
-    made.submit({"w": {}}, {name: {"workstream": "w", "max_retries": 0} for name in names})
-    made.start()
+@dataclass
+class Begun:
+    """Two runs of one database: of tasks at work, and of gates."""
+
+    runtime: Runtime
+    dba: Dba
+    at_work: Stage
+    gated: Stage
+
+    def taken_up(self, made: Stage) -> Stage:
+        return replace(made, runtime=self.runtime, dba=self.dba, ids=dict(made.ids))
+
+
+def begin(runtime: Runtime, dba: Dba, _: Path) -> Begun:
+    return Begun(runtime, dba, at_work(Stage(runtime, dba)), with_gates(Stage(runtime, dba)))
+
+
+def at_work(stage: Stage) -> Stage:
+    """Three tasks run; nobody works on the last: the workstream stays open."""
+    names = ("first", "broken", "other", "last")
+    stage.submit({"w": {}}, {name: {"workstream": "w", "max_retries": 0} for name in names})
+    stage.start()
     for name in names[:3]:
-        made.begin(name)
-    return made
+        stage.begin(name)
+    return stage
+
+
+def with_gates(stage: Stage) -> Stage:
+    """A gate that is run, fails, and was run again once (`lint`) or never (`unit`); `u` keeps the workstream open."""
+    stage.submit(
+        {"w": {}, "open": {}},
+        {"t": {"workstream": "w", "blocked_by_gates": ["lint"]}, "u": {"workstream": "w"}, "o": {"workstream": "open"}},
+        {"lint": {"workstream": "w", "reruns_left": 1}, "unit": {"workstream": "w"}},
+    )
+    stage.start()
+    stage.fire("lint", "gate_failed", exit_code=1)
+    stage.fire("unit", "gate_failed", exit_code=1)
+    stage.ids["lint~1"] = again(stage, "lint")
+    return stage
+
+
+@pytest.fixture
+def stage(begun: Begun) -> Stage:
+    """See `at_work`."""
+    return begun.taken_up(begun.at_work)
+
+
+@pytest.fixture
+def gated(begun: Begun) -> Stage:
+    """See `with_gates`."""
+    return begun.taken_up(begun.gated)
 
 
 def end(stage: Stage, name: str, *, well: bool) -> None:
@@ -113,22 +157,6 @@ def test_a_task_added_while_its_workstream_is_planned_does_not_keep_it_there(run
     stage.work("a")
     assert stage.states("w", "late") == {"w": "executing", "late": "queued"}
     stage.succeed("late")
-
-
-@pytest.fixture
-def gated(runtime: Runtime, dba: Dba) -> Stage:
-    """A gate that is run, fails, and was run again once (`lint`) or never (`unit`); `u` keeps the workstream open."""
-    stage = Stage(runtime, dba)
-    stage.submit(
-        {"w": {}, "open": {}},
-        {"t": {"workstream": "w", "blocked_by_gates": ["lint"]}, "u": {"workstream": "w"}, "o": {"workstream": "open"}},
-        {"lint": {"workstream": "w", "reruns_left": 1}, "unit": {"workstream": "w"}},
-    )
-    stage.start()
-    stage.fire("lint", "gate_failed", exit_code=1)
-    stage.fire("unit", "gate_failed", exit_code=1)
-    stage.ids["lint~1"] = again(stage, "lint")
-    return stage
 
 
 def again(stage: Stage, name: str) -> Any:

@@ -44,8 +44,14 @@ def complete(stage: Stage, *names: str) -> None:
 
 
 @pytest.fixture
-def chain(stage: Stage) -> Stage:
+def chain(begun: Stage) -> Stage:
+    """See `begin`."""
+    return replace(begun, ids=dict(begun.ids))
+
+
+def begin(runtime: Runtime, dba: Dba, _: Path) -> Stage:
     """`a` failed; `b` depends on it, `c` on `b`, and `d` on both `c` and `x`, which failed too; `other` is at work."""
+    stage = Stage(runtime, dba)
     stage.submit(
         {
             "a": {"gates": ["last"]},
