@@ -17,6 +17,7 @@ from interlock.workers.orchestration.submission import Run
 from interlock.workers.overrides.correct_patch import correct_patch
 from interlock.workers.overrides.reset_task import skip_step
 from interlock.workers.overrides.transaction import CannotOverride, Done, NotAnOperator, OverrideOrder
+from interlock.workers.runtime import Runtime
 from tests.carrying import PlanStage
 from tests.repositories import FILES, diff, git, make
 from tests.working import read
@@ -26,15 +27,24 @@ Dba = psycopg.Connection[Any]
 BY_HAND = OverrideOrder("ann", "the path was wrong")
 NO_FIT = "--- a/app.py\n+++ b/app.py\n@@ -1,2 +1,2 @@\n-nothing\n+like\n this\n"
 OPEN = {"id": "open", "tasks": [{"id": "wait", "agent": {"instructions": "keep the run going"}}]}
+AFTER = {"id": "after", "depends_on": ["w"], "tasks": [{"id": "look", "shell": "grep zwei app.py; cat new.txt"}]}
 GATE = {"id": "unit", "type": "UNIT", "shell": "grep -q zwei app.py"}
 
 
 class Corrections(PlanStage):
-    """Runs of a plan with a repository, whose task `w/fix` lands a patch."""
+    """Runs of a plan with a repository, whose task `w/fix` lands a patch.
 
-    def __init__(self, client: Client, folder: Path) -> None:
-        super().__init__(client, folder)
-        self.checkout = make(folder / "repo")
+    Attributes:
+        unfit: such a run, whose patch does not fit, after another that does.
+        gated: one whose gate has refused the patch.
+    """
+
+    unfit: Run
+    gated: Run
+
+    def __init__(self, runtime: Runtime, dba: Dba, folder: Path) -> None:
+        super().__init__(Client(runtime), folder)
+        self.checkout, self.dba = make(folder / "repo"), dba
 
     def change(self, word: str) -> str:
         """A patch that puts a word in the place of `two`."""
@@ -69,19 +79,23 @@ class Corrections(PlanStage):
         return str(self.client.show(run.id)["current_state"])
 
 
+def begin(runtime: Runtime, dba: Dba, folder: Path) -> Corrections:
+    """`stage`: both runs have failed, and are kept open by the task that nobody does."""
+    stage = Corrections(runtime, dba, folder)
+    stage.unfit = stage.fixing(NO_FIT, AFTER, before=True)
+    stage.gated = stage.fixing(stage.change("drei"), gated=True)
+    return stage
+
+
 @pytest.fixture
-def stage(client: Client, tmp_path: Path) -> Corrections:
-    return Corrections(client, tmp_path)
+def stage(begun: Corrections) -> Corrections:
+    begun.client = Client(begun.runtime)
+    return begun
 
 
 @pytest.mark.promise("O4")
 def test_a_corrected_patch_completes_its_task_and_workstream_which_is_merged_and_followed(stage: Corrections) -> None:
-    after = {
-        "id": "after",
-        "depends_on": ["w"],
-        "tasks": [{"id": "look", "shell": "grep zwei app.py; cat new.txt"}],
-    }
-    run = stage.fixing(NO_FIT, after, before=True)
+    run = stage.unfit
     assert stage.states(run, "patch_ledger") == {"w/first^1": "committed", "w/fix^1": "quarantined"}
     assert stage.states(run, "workstream") == {"w": "failed", "open": "ready", "after": "cancelled"}
     done = stage.correct(run, stage.change("zwei"))
@@ -103,7 +117,7 @@ def test_a_corrected_patch_completes_its_task_and_workstream_which_is_merged_and
 
 @pytest.mark.promise("O4")
 def test_the_tasks_gates_judge_the_corrected_patch_before_it_is_committed(stage: Corrections) -> None:
-    run = stage.fixing(stage.change("drei"), gated=True)
+    run = stage.gated
     assert stage.states(run, "test_gate") == {"w/unit": "FAILED"}
     done = stage.correct(run, stage.change("vier"))
     assert f"by the gates {run.name}/w/unit~2" in done.notes[-1]
@@ -164,7 +178,7 @@ def _pause_before_it_fails(stage: Corrections, run: Run) -> None:
 
 @pytest.mark.promise("O4")
 def test_in_another_workstream_new_gates_judge_it(stage: Corrections) -> None:
-    run = stage.fixing(stage.change("drei"), gated=True)
+    run = stage.gated
     done = stage.correct(run, stage.change("vier"), workstream=f"{run.name}/open")
     assert {name.removeprefix(f"{run.name}/") for name in done.made} == {"w/fix~2", "w/unit~2"}
     assert stage.states(run, "test_gate")["w/unit~2"] == "FAILED"
@@ -178,7 +192,7 @@ def test_in_another_workstream_new_gates_judge_it(stage: Corrections) -> None:
 
 
 def test_only_an_operator_corrects_a_patch_and_only_one_that_was_set_aside(stage: Corrections, dba: Dba) -> None:
-    run = stage.fixing(NO_FIT, before=True)
+    run = stage.unfit
     before = stage.states(run, "task")
     with pytest.raises(NotAnOperator):
         stage.correct(run, stage.change("zwei"), order=OverrideOrder("mallory", "please"))
@@ -201,7 +215,7 @@ def test_only_an_operator_corrects_a_patch_and_only_one_that_was_set_aside(stage
 
 
 def test_postgresql_gives_no_ledger_entry_a_command_of_its_own(stage: Corrections) -> None:
-    run = stage.fixing(NO_FIT)
+    run = stage.unfit
     old = stage.client.show(f"patch_ledger/{run.name}/w/fix^1")
     home = stage.client.show(f"workstream/{run.name}/open")["id"]
     context = {"workstream_id": str(home), "patch_id": old["context"]["patch_id"], "retry_of": str(old["id"])}
