@@ -280,7 +280,7 @@ def test_a_link_that_is_swapped_while_git_writes_leads_nowhere(checkout: Path, c
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        for attempt in range(8):
+        for attempt in range(5):
             with contextlib.suppress(GitFault):  # what git looked at is gone: another try
                 if isinstance(apply(found, patch, f"L-{attempt}"), AppliedPatch):
                     restore(found)
@@ -315,7 +315,7 @@ def test_random_commits_of_a_command_get_the_verdict_of_the_patch_that_does_the_
     names = ["app.py", "secret/key", "docs/read me.txt", "a", "b/c", "d", "e", ".gitattributes", "conftest.py"]
     policy = STRICT.model_copy(update={"protected_paths": ("conftest.py",)})
     verdicts = set()
-    for turn in range(8):
+    for turn in range(5):
         found = given(checkout, f"w{turn}")
         for _ in range(chance.randint(1, 3)):
             wrong = chance.random() < 0.5
@@ -463,7 +463,7 @@ def test_a_snapshot_that_hangs_holds_no_other_workstream_up_and_is_taken_again(
 def test_no_depth_of_directories_keeps_a_worktree_from_landing_or_being_archived(
     checkout: Path, tmp_path: Path
 ) -> None:
-    levels = 2_100  # of two bytes each: more than any path has (PATH_MAX)
+    levels = 1_100  # of four bytes each: more than any path has (PATH_MAX), and deeper than Python recurses
     found, again = given(checkout), given(checkout, "again")
     for each in (found, again):
         nest(each.path / ".git" / "hooks", levels)
@@ -483,8 +483,8 @@ def nest(top: Path, levels: int) -> None:
     top.mkdir(exist_ok=True)
     here = os.open(top, os.O_RDONLY)
     for _ in range(levels):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.mkdir("ddd", dir_fd=here)
+        below = os.open("ddd", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = below
     os.close(here)
