@@ -62,27 +62,26 @@ def test_a_gate_without_a_workstream_fails_and_says_so(land: Landscape) -> None:
     assert "it belongs to no workstream" in land.said(gate)["reason"]
 
 
-@pytest.mark.parametrize(
-    ("command", "context", "code", "reason"),
-    [
-        (["sh", "-c", "exit 3"], {}, 3, "exit code 3"),
-        (["no-such-program"], {}, 127, "no-such-program"),
-        (["/"], {}, 126, "/"),
-        (["sleep", "60"], {"timeout_sec": 0.3}, 124, "timed out"),
-        (["sh", "-c", "kill -9 $$"], {}, 137, "SIGKILL"),
-        (["true"], {"expected_exit_codes": [1]}, 0, "exit code 0"),
-        (["true"], {"cwd": "no/such/folder"}, 126, "no/such/folder"),
-        ([""], {}, 126, "cannot be run"),
-    ],
+# Of gates that do not pass: the command, its terms, the exit code that is told, and a part of the reason.
+FAILING: tuple[tuple[list[str], dict[str, Any], int, str], ...] = (
+    (["sh", "-c", "exit 3"], {}, 3, "exit code 3"),
+    (["no-such-program"], {}, 127, "no-such-program"),
+    (["/"], {}, 126, "/"),
+    (["sleep", "60"], {"timeout_sec": 0.3}, 124, "timed out"),
+    (["sh", "-c", "kill -9 $$"], {}, 137, "SIGKILL"),
+    (["true"], {"expected_exit_codes": [1]}, 0, "exit code 0"),
+    (["true"], {"cwd": "no/such/folder"}, 126, "no/such/folder"),
+    ([""], {}, 126, "cannot be run"),
 )
-def test_a_gate_that_does_not_pass_fails_with_its_code_and_the_reason(
-    land: Landscape, command: object, context: dict[str, Any], code: int, reason: str
-) -> None:
-    gate = land.gate(command, **context)
+
+
+def test_a_gate_that_does_not_pass_fails_with_its_code_and_the_reason(land: Landscape) -> None:
+    gates = [land.gate(command, f"g{number}", **terms) for number, (command, terms, *_) in enumerate(FAILING)]
     land.settle()
-    assert state(land.client, gate) == "FAILED"
-    assert land.said(gate)["exit_code"] == code
-    assert reason in land.said(gate)["reason"]
+    for gate, (command, terms, code, reason) in zip(gates, FAILING, strict=True):
+        said = land.said(gate)
+        assert (state(land.client, gate), said["exit_code"]) == ("FAILED", code), (command, terms, said)
+        assert reason in said["reason"]
 
 
 def test_an_unexpected_code_may_be_the_expected_one_and_a_text_may_be_a_shells_line(land: Landscape) -> None:
