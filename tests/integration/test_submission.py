@@ -289,7 +289,7 @@ def test_a_run_is_submitted_in_seconds_where_statistics_know_of_no_rows(
     runtime: Runtime, submitted: Submit, dba: Dba, tmp_path: Path, project: str
 ) -> None:
     """As after a large plan that was rolled back: tables have pages, and PostgreSQL expects one row in them all."""
-    many = MANY // 5
+    many = MANY // 8
     plan = read_plan(plan_of("id: w, " + tasks(*(f"t{n}" for n in range(many)))))
     wanted = checked(runtime, plan, project=project, by="ann", directory=tmp_path, priority=0)
     while seen_empty(dba) < 3:  # autovacuum may take the pages away meanwhile
