@@ -10,6 +10,7 @@ import psycopg
 
 from interlock.db.connection import transaction
 from interlock.db.core import effects as rows
+from interlock.db.core import instances
 from interlock.db.orchestration import patches as ledger
 from interlock.db.orchestration import plans
 from interlock.workers import effect_runner
@@ -150,7 +151,8 @@ class Landscape:
         self.settle()
 
     def version(self) -> int:
-        return int(self.client.show(self.workstream)["version"])
+        with transaction(self.runtime.database) as connection:
+            return instances.by_id(connection, self.workstream)["version"]
 
     def cancel(self) -> None:
         """Start the run, cancel it, and let all that takes part in it end."""
@@ -192,7 +194,8 @@ class Landscape:
 
     def effect(self, ref: UUID, name: str) -> dict[str, Any]:
         """An instance's newest effect with this name."""
-        return [dict(each) for each in self.client.show(ref)["effects"] if each["name"] == name][-1]
+        with transaction(self.runtime.database) as connection:
+            return [dict(each) for each in rows.of_instance(connection, ref) if each["name"] == name][-1]
 
     def said(self, ref: UUID) -> dict[str, Any]:
         """The metadata of an instance's last event."""
