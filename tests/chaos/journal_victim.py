@@ -1,6 +1,7 @@
 """A process that relays into a journal in children which die by SIGKILL: at their N-th system call, or after a time.
 
-Lines on standard input: `call N BEFORE|HALF|AFTER` or `time SECONDS`; on standard output, how each child ended.
+Lines on standard input: `call N BEFORE|HALF|AFTER` or `time SECONDS`; on standard output, how each child ended. Only
+a write has a half: whoever is to end within another call ends after it.
 """
 
 import gc
@@ -60,6 +61,7 @@ def _die_at_call(number: int, where: str) -> None:
                 _die()
             if left[0] == 0 and where == "HALF" and real is write:
                 write(given[0], given[1][: len(given[1]) // 2])
+                write(1, b"half ")
                 _die()
             answer = real(*given)
             if left[0] == 0:

@@ -22,7 +22,8 @@ from tests.integration.test_journal import assert_whole, events
 
 pytestmark = pytest.mark.chaos
 ROOT = Path(__file__).parents[2]
-STORIES, KILLS = 6, 20
+STORIES, KILLS = 6, 12
+FILES = 11  # so many parts at least: each is set aside by a rename
 
 
 class Victim:
@@ -78,20 +79,28 @@ def test_killed_before_within_and_after_each_of_its_system_calls(
     directory = tmp_path / "state"
     moves = cycle(("block", "unblock"))
     ends = []
-    places = [f"{call} {where}" for call in range(1, 26) for where in ("HALF", "AFTER")]
     with victim(client, directory) as process:
-        for place in ("1 BEFORE", *places):  # before any other is after the one before
+
+        def die(place: str) -> str:
             move = next(moves)
             client.fire_many([Firing(story, move, "a") for story in stories])
             drain_all(client.runtime)
             ends.append(process.die(f"call {place}"))
-    assert ends.count("killed") > 27, ends  # the highest calls come after all that there was to do
-    assert len(files(directory)) > 10
+            return ends[-1]
+
+        die("1 BEFORE")  # before any other is after the one before
+        for call in range(1, 26):
+            if die(f"{call} HALF") == "half killed":  # else it died after it
+                die(f"{call} AFTER")
+    assert ends.count("killed") > 17, ends  # the highest calls come after all that there was to do
+    assert ends.count("half killed") > 2, ends
+    assert len(files(directory)) >= FILES
     assert_right(client, directory)
 
 
 def test_killed_at_any_moment_while_events_are_committed(client: Client, stories: list[UUID], tmp_path: Path) -> None:
     directory, over = tmp_path / "state", threading.Event()
+    ends: list[str] = []
 
     def traffic() -> None:
         for move in cycle(("block", "unblock")):
@@ -104,10 +113,10 @@ def test_killed_at_any_moment_while_events_are_committed(client: Client, stories
     firing.start()
     try:
         with victim(client, directory) as process:
-            ends = [process.die(f"time {random.uniform(0.0, 0.25):.4f}") for _ in range(KILLS)]
+            while len(ends) < KILLS or len(files(directory)) < FILES:
+                ends.append(process.die(f"time {random.uniform(0.0, 0.25):.4f}"))
     finally:
         over.set()
         firing.join()
-    assert ends == ["killed"] * KILLS
-    assert len(files(directory)) > 10
+    assert {*ends} == {"killed"}
     assert_right(client, directory)
