@@ -58,10 +58,10 @@ class Traffic:
         for fault in self._faults:
             raise fault
 
-    def flows(self, triggers: int = 30) -> None:
+    def flows(self, triggers: int = 18) -> None:
         """Return once so many more triggers were applied or refused than when this was called."""
         goal = self._settled() + triggers
-        eventually(lambda: self._faults or self._settled() >= goal, timeout=PATIENCE_SECONDS)
+        eventually(lambda: self._faults or self._settled() >= goal, timeout=PATIENCE_SECONDS, every=0.2)
         for fault in self._faults:
             raise fault
 
