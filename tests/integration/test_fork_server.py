@@ -26,7 +26,7 @@ from tests.waiting import eventually
 REFUSAL = refusal()
 pytestmark = [pytest.mark.integration, pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL)]
 ITSELF = (sys.executable, "-P", "-m", "interlock.cli.main")  # without a fork
-AT_ONCE = 20
+AT_ONCE = 12
 SMALL_BYTES = 30e6
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -22,6 +22,7 @@ PORT = re.compile(r"\b80[08]0\b")
 MINUTE = "Deadline(60, "  # for which a whole installation would wait
 MARK = "-- end of"
 UP, DOWN = "interlock up --detach", "interlock down"
+UNASKED = "--without flower,metrics,backups"  # of which no page wants anything
 # Pages that are followed one after another in one folder and shell, with the installation that the first one starts:
 # it knows the machine `order`, which the others do without.
 TOGETHER = ("django.md", "fastapi.md", "first-agent.md", "first-plan.md", "http.md")
@@ -52,7 +53,7 @@ class Shell:
     def rest(self, line: str, *, last: bool) -> str:
         """What is to be typed of a page's line: one installation is started by the first, and stopped by the last."""
         if line == UP:
-            line, self._up = "" if self._up else line, True
+            line, self._up = "" if self._up else f"{UP} {UNASKED}", True
         return line if last else line.removesuffix(DOWN).rstrip("; ")
 
     def type(self, line: str) -> str:
