@@ -1,9 +1,12 @@
 """What every command promises, whatever it is for: it explains itself, answers in JSON, and never with a traceback."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cli.terminal import Answer, Terminal, json_values
+import pytest
+
+from tests.cli.terminal import Answer, Shell, Terminal, json_values
 from tests.cli.walking import LASTING, Words, every_command, options, said
 
 EVERY = dict(every_command())
@@ -23,6 +26,14 @@ def asked(tmp_path: Path, *, without: set[Words]) -> list[Words]:
     file = tmp_path / "file"
     file.write_text("nothing: of use\n")
     return [said(words, command, file) for words, command in EVERY.items() if words not in without]
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Shell]:
+    """One for who has no installation: `api document` imports for more than a second."""
+    made = Shell()
+    yield made
+    made.end()
 
 
 def is_an_answer(answer: Answer) -> None:
@@ -45,18 +56,17 @@ def test_every_command_that_tells_something_can_tell_it_in_json() -> None:
     assert {words for words, command in EVERY.items() if "--json" not in options(command)} == NOT_JSON
 
 
-def test_with_no_database_every_command_answers_in_one_line_or_does_without(tmp_path: Path) -> None:
-    nowhere = Terminal(
-        tmp_path / "home", {"DATABASE_URL": f"postgresql://{CLOSED}/x", "BROKER_URL": f"redis://{CLOSED}"}
-    )
+def test_with_no_database_every_command_answers_in_one_line_or_does_without(tmp_path: Path, shell: Shell) -> None:
+    away = {"DATABASE_URL": f"postgresql://{CLOSED}/x", "BROKER_URL": f"redis://{CLOSED}"}
+    nowhere = Terminal(tmp_path / "home", away, shell=shell)
     for answer in nowhere.each(asked(tmp_path, without=STAYING)):
         is_an_answer(answer)
         if answer.code and answer.err and answer.words[0] != "run":  # a line for each fault of a plan
             answer.is_one_clear_line()
 
 
-def test_where_there_is_no_home_every_command_answers_in_one_line_or_does_without(tmp_path: Path) -> None:
-    nowhere = Terminal(Path("/dev/null/home"))
+def test_where_there_is_no_home_every_command_answers_in_one_line_or_does_without(tmp_path: Path, shell: Shell) -> None:
+    nowhere = Terminal(Path("/dev/null/home"), shell=shell)
     for answer in nowhere.each(asked(tmp_path, without=STAYING)):
         is_an_answer(answer)
 
