@@ -46,7 +46,7 @@ class Door:
     opened: Callable[[Ground], Target]
     inputs: SearchStrategy[bytes]
     seeds: Sequence[bytes]
-    examples: int = 80
+    examples: int = 50
     on_database: bool = False
 
 

@@ -123,6 +123,6 @@ AUDITS = Door(
         joined("key", PEM),
         joined("export", written(EXPORT)),
     ),
-    examples=60,
+    examples=36,
     on_database=True,
 )

@@ -49,5 +49,5 @@ DEFINITIONS = Door(
     _opened,
     SEALED | documents(FORMS) | lines(*LINES),
     (written(FORMS[:1]), b"\n".join(map(written, LINES[:1])), locked({("sprint", "1.0.0"): FORMS[0]}).encode()),
-    examples=60,
+    examples=36,
 )

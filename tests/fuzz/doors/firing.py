@@ -176,7 +176,7 @@ REQUESTS = Door(
         joined("block", "ann", "r-1", "1s", "{}"),
         joined("block", "ann", "", "", "{'a': (1, 2)}"),
     ),
-    examples=40,
+    examples=24,
     on_database=True,
 )
 
@@ -223,6 +223,6 @@ CONTEXTS_DOOR = Door(
         tampered(CONTEXTS).map(written) | LITERAL | NESTED,
     ),
     tuple(joined(type_, "E-1", "ann", written(context)) for type_ in TYPES for context in CONTEXTS[:1]),
-    examples=50,
+    examples=30,
     on_database=True,
 )

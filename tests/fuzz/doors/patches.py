@@ -143,5 +143,5 @@ PATCHES = Door(
     _opened,
     WRITTEN | spliced(WRITTEN),
     SOUND,
-    examples=40,
+    examples=24,
 )

@@ -129,5 +129,5 @@ TYPED = Door(
     _opened,
     WORDS.map(_as_words) | st.lists(AGES | st.sampled_from(TEXTS), max_size=3).map(_as_words),
     tuple(joined(*line) for line in LINES),
-    examples=60,
+    examples=36,
 )
