@@ -44,6 +44,7 @@ ROOT = Path(__file__).parents[1]
 
 hypothesis_settings.register_profile(
     "interlock",
+    max_examples=60,
     deadline=None,  # the time of a database on a shared machine varies too much
     database=None,  # leave no files; a failure prints a blob with which to repeat it
     print_blob=True,
@@ -108,9 +109,21 @@ def pytest_make_collect_report(
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: all that is made stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
-    """Take what was imported and collected out of garbage collection, and into huge pages: it stays until the end."""
-    gc.collect()
+    """Take what was imported and collected out of garbage collection, and into huge pages: it stays until the end.
+
+    So does what garbage there is, a third of the objects: to find it takes half a second, in each process.
+    """
     gc.freeze()
     huge_pages.collapse()
 
