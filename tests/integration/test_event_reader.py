@@ -175,7 +175,7 @@ def test_an_event_loop_reads_the_same(client: Client, valkey: "Redis") -> None:
     assert asyncio.run(_read(AsyncRuntime(client.runtime.settings), 3)) == ["S-1", "S-2", "S-3"]
 
 
-@settings(max_examples=15)
+@settings(max_examples=9)
 @given(steps=st.lists(st.sampled_from(["move", "carry", "trim", "flush", "drop", "read"]), max_size=12))
 def test_whatever_becomes_of_the_stream_each_event_comes_once_in_order(
     client: Client, valkey: "Redis", steps: list[str]

@@ -23,7 +23,7 @@ KNOWN = st.characters(exclude_categories=("Cs", "Cn"), exclude_characters="\0")
 TEXTS = st.text(st.one_of(st.sampled_from(EDGES), st.sampled_from("ab é\u0301\u1100\u1161\n\t"), KNOWN), max_size=8)
 
 
-@hypothesis_settings(max_examples=30)
+@hypothesis_settings(max_examples=18)
 @given(texts=st.lists(TEXTS, min_size=200, max_size=200))
 def test_python_and_postgresql_take_the_same_for_a_name_a_reason_and_words(
     dba: "psycopg.Connection[Any]", texts: list[str]

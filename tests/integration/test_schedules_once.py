@@ -106,13 +106,13 @@ def test_a_sweep_that_ends_before_its_commit_has_done_nothing_and_the_next_one_a
 def test_nodes_and_beats_that_are_killed_again_and_again_leave_no_time_out(
     client: Client, settings: Settings, dba: "psycopg.Connection[Any]", tmp_path: Path
 ) -> None:
-    stories = [client.create("story", f"S-{number}")["id"] for number in range(20)]
+    stories = [client.create("story", f"S-{number}")["id"] for number in range(12)]
     secondly, every = {"every_seconds": 1}, {"policy": "all"}
     made = [
         born(dba, f"each-{number}", timedelta(0), times=secondly, does=fires(client, story), catch_up=every)
         for number, story in enumerate(stories)
     ]
-    for number in range(4):
+    for number in range(3):
         with ExitStack() as running:
             nodes = [running.enter_context(node(settings, tmp_path, "worker", "-Q", "sweeps,triggers", "-c", "1"))]
             for each in "ab":  # each beat has a file of its own: a shelf that two processes write is destroyed

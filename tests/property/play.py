@@ -133,12 +133,15 @@ class Play:
         fire_all(self.stage.client, self.firings)
         self.firings, self.spoken, self.refused = [], [], []
         self.stage.settle()
-        self.stage.dba.execute(_UNCLAIM, (refused,))
+        if refused:
+            self.stage.dba.execute(_UNCLAIM, (refused,))
         self.world.settle()
         self.meet_new()
         everything = [*self.world.things(), *self.world.phases, *self.world.approvals]
         assert self.stage.states(*(each.name for each in everything)) == {each.name: each.state for each in everything}
         assert self._asked() == {self.stage.ids[gate.name] for gate in self.world.gates if gate.asked}
+        if not fired:
+            return
         with transaction(self.stage.runtime.database) as connection:
             statuses = {name: row["status"] for name, row in requests.by_ids(connection, fired).items()}
         assert statuses == {name: "applied" if self.said[name] else "rejected" for name in fired}

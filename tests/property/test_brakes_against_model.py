@@ -185,4 +185,4 @@ class BrakesAndModel(RuleBasedStateMachine):
 
 
 def test_brake_7_every_trigger_is_taken_held_and_let_go_as_in_the_model(runtime: Runtime, dba: Any) -> None:
-    run_stateful(lambda: BrakesAndModel(runtime, dba), examples=20, steps=25)
+    run_stateful(lambda: BrakesAndModel(runtime, dba), examples=12, steps=25)

@@ -112,4 +112,4 @@ class BreakerAndModel(RuleBasedStateMachine):
 
 def test_any_sequence_of_calls_goes_as_the_plain_class_says(make_runtime: Callable[..., Runtime]) -> None:
     runtime = make_runtime()
-    run_stateful(lambda: BreakerAndModel(runtime), examples=28, steps=20)
+    run_stateful(lambda: BreakerAndModel(runtime), examples=17, steps=20)

@@ -340,6 +340,6 @@ def test_governance_does_what_the_plain_model_says(make_runtime: Callable[..., R
     runtime = make_runtime(definitions=("tests.parcels",))
     parcels.record(runtime)
     seen: Counter[str] = Counter()
-    run_stateful(lambda: Governance(runtime, dba, seen), examples=16, steps=25, phases=[Phase.generate])
+    run_stateful(lambda: Governance(runtime, dba, seen), examples=10, steps=25, phases=[Phase.generate])
     assert seen["done"] > 0
     assert seen["NotAnOperator"] > 0

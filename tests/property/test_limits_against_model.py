@@ -131,4 +131,4 @@ class LimitsAndModel(RuleBasedStateMachine):
 
 
 def test_limit_5_every_start_is_let_through_or_refused_as_in_the_model(runtime: Runtime, dba: Any) -> None:
-    run_stateful(lambda: LimitsAndModel(runtime, dba), examples=25, steps=25)
+    run_stateful(lambda: LimitsAndModel(runtime, dba), examples=15, steps=25)

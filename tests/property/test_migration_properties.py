@@ -94,7 +94,7 @@ def test_any_way_through_two_versions_leaves_a_whole_chain(client: Client, runti
     operate(runtime, BY)
 
     @given(data=st.data())
-    @hypothesis_settings(max_examples=20)
+    @hypothesis_settings(max_examples=12)
     def go(data: Any) -> None:
         type_ = f"m{uuid4().hex[:12]}"
         versions = [data.draw(machines(type_, version), label=version) for version in ("1.0.0", "2.0.0")]

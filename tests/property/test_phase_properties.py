@@ -26,7 +26,7 @@ MATCHES: dict[str, Callable[[str], bool]] = {
 PATHS = ("top.py", "src/a.py", "src/b.txt", "src/deep/c.txt", "docs/top.py", "docs/deep/d.py")
 
 
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=120)
 @given(seed=SEEDS)
 @pytest.mark.promise("O8")
 def test_a_plan_is_refused_exactly_for_unknown_phases_and_missing_gates(seed: int) -> None:
@@ -86,7 +86,7 @@ def lacking(raw: dict[str, Any]) -> list[str]:
     return told
 
 
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=120)
 @given(seed=SEEDS)
 def test_a_change_is_in_scope_exactly_if_plan_and_phase_allow_every_path_and_neither_forbids_one(seed: int) -> None:
     """PHASE-3, also of both ends of a rename."""

@@ -48,7 +48,7 @@ def told(written: Written, *path: str | int) -> list[PlanProblem]:
 
 
 @given(raw=plans())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_a_plan_is_the_same_from_json_from_yaml_and_from_its_own_dump(raw: dict[str, Any]) -> None:
     plan = read_plan(json.dumps(raw))
     assert read_plan(yaml.safe_dump(raw, allow_unicode=True)) == plan
@@ -57,7 +57,7 @@ def test_a_plan_is_the_same_from_json_from_yaml_and_from_its_own_dump(raw: dict[
 
 
 @given(raw=plans())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_each_task_comes_after_all_it_depends_on(raw: dict[str, Any]) -> None:
     plan = read_plan(json.dumps(raw))
     place = {name: number for number, name in enumerate(plan.order())}
@@ -71,7 +71,7 @@ def test_each_task_comes_after_all_it_depends_on(raw: dict[str, Any]) -> None:
 
 
 @given(raw=tangles())
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=120)
 def test_a_plan_is_refused_for_a_circle_exactly_if_it_could_never_end(raw: dict[str, Any]) -> None:
     if can_end(raw):
         assert read_plan(json.dumps(raw)).order()
@@ -83,7 +83,7 @@ def test_a_plan_is_refused_for_a_circle_exactly_if_it_could_never_end(raw: dict[
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_renaming_an_id_is_told_at_every_reference_to_it(raw: dict[str, Any], data: Any) -> None:
     tasks = [(w, t) for w, each in enumerate(raw["workstreams"]) for t in range(len(each["tasks"]))]
     w, t = data.draw(st.sampled_from(tasks))
@@ -104,7 +104,7 @@ def test_renaming_an_id_is_told_at_every_reference_to_it(raw: dict[str, Any], da
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_a_dropped_key_is_told_where_it_belongs(raw: dict[str, Any], data: Any) -> None:
     required: list[tuple[tuple[str | int, ...], str]] = [((), key) for key in ("name", "workstreams")]
     for w, each in enumerate(raw["workstreams"]):
@@ -122,7 +122,7 @@ def test_a_dropped_key_is_told_where_it_belongs(raw: dict[str, Any], data: Any) 
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_an_id_given_twice_is_told_at_the_second_with_the_line_of_the_first(raw: dict[str, Any], data: Any) -> None:
     w = data.draw(st.integers(0, len(raw["workstreams"]) - 1))
     tasks = raw["workstreams"][w]["tasks"]
@@ -134,7 +134,7 @@ def test_an_id_given_twice_is_told_at_the_second_with_the_line_of_the_first(raw:
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_an_edge_that_closes_a_circle_is_named_with_its_line(raw: dict[str, Any], data: Any) -> None:
     w = data.draw(st.integers(0, len(raw["workstreams"]) - 1))
     tasks = raw["workstreams"][w]["tasks"]
@@ -151,7 +151,7 @@ def test_an_edge_that_closes_a_circle_is_named_with_its_line(raw: dict[str, Any]
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_junk_in_place_of_any_value_is_refused_or_read(raw: dict[str, Any], data: Any) -> None:
     source = written(raw)
     path = data.draw(st.sampled_from(sorted((each for each in source.lines if each), key=str)))
@@ -185,19 +185,19 @@ def problems(text: str | bytes) -> tuple[PlanProblem, ...]:
 
 
 @given(raw=st.binary(max_size=200))
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=120)
 def test_bytes_of_any_kind_are_refused_or_read(raw: bytes) -> None:
     outcome(raw)
 
 
 @given(text=st.text(st.characters(), max_size=200) | st.lists(YAML_PIECES, max_size=40).map("".join))
-@hypothesis_settings(max_examples=1_400)
+@hypothesis_settings(max_examples=840)
 def test_text_of_any_kind_is_refused_or_read(text: str) -> None:
     outcome(text)
 
 
 @given(raw=plans(), data=st.data())
-@hypothesis_settings(max_examples=70)
+@hypothesis_settings(max_examples=42)
 def test_a_plan_with_pieces_of_yaml_thrown_in_is_refused_or_read(raw: dict[str, Any], data: Any) -> None:
     text = yaml.safe_dump(raw)
     at = data.draw(st.integers(0, len(text)))

@@ -30,7 +30,7 @@ def folded(walk: list[str]) -> tuple[str, list[str]]:
 
 
 @given(walk=walks, data=st.data())
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=24)
 def test_batches_duplicates_and_rounds_of_any_size_change_nothing(client: Client, walk: list[str], data: Any) -> None:
     story = client.create("story", f"S-{uuid7()}", project=uuid7())["id"]
     firings = [Firing(story, trigger, "a", f"{story}:{number}") for number, trigger in enumerate(walk)]
@@ -53,7 +53,7 @@ def test_batches_duplicates_and_rounds_of_any_size_change_nothing(client: Client
 
 def test_every_chain_of_random_walks_is_whole(client: Client) -> None:
     @given(walk=walks)
-    @hypothesis_settings(max_examples=25)
+    @hypothesis_settings(max_examples=15)
     def walk_once(walk: list[str]) -> None:
         story = client.create("story", f"S-{uuid7()}", project=uuid7())["id"]
         client.fire_many([Firing(story, trigger, "a") for trigger in walk])

@@ -250,7 +250,7 @@ def not_ended(play: Play) -> list[str]:
 
 
 def test_several_schedulers_at_once_lose_nothing(make_stage: Callable[[], Stage], settings: Settings, dba: Dba) -> None:
-    run, fates = many_tasks(15)
+    run, fates = many_tasks(9)
     stage, world = make_stage(), run.world()
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()
@@ -281,7 +281,7 @@ def play_the_model(world: World, fates: Fates) -> None:
 def test_overrides_among_busy_schedulers_break_no_rule(
     make_stage: Callable[[], Stage], settings: Settings, dba: Dba
 ) -> None:
-    run, fates = many_tasks(15)
+    run, fates = many_tasks(9)
     stage, chances = make_stage(), Random(2026)
     stage.submit(run.workstreams, run.tasks, run.gates)
     worker = stage.worker()

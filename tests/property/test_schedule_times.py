@@ -119,7 +119,7 @@ def until(times: Iterator[datetime], last: datetime) -> list[datetime]:
 
 
 @given(spans())
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=90)
 @example((Cron("30 2 * * *", BERLIN), datetime(2026, 3, 28, 12, tzinfo=UTC), datetime(2026, 3, 30, 12, tzinfo=UTC)))
 @example((Cron("* 0 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
 @example((Cron("* 1 * * 0", AZORES), datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 3, 29, 12, tzinfo=UTC)))
@@ -135,7 +135,7 @@ def test_the_times_are_those_that_the_clocks_on_the_wall_show(span: tuple[Cron, 
 
 
 @given(spans(), st.sampled_from(["skip", "one", "all"]), st.integers(1, 200_000))
-@hypothesis_settings(max_examples=100)
+@hypothesis_settings(max_examples=60)
 def test_missed_times_are_skipped_made_up_for_once_or_all(
     span: tuple[Cron, datetime, datetime], policy: str, within: int
 ) -> None:
@@ -159,7 +159,7 @@ def test_missed_times_are_skipped_made_up_for_once_or_all(
 
 
 @given(st.integers(1, 100_000), st.integers(-1_000_000, 1_000_000), st.integers(0, 300_000))
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=90)
 def test_an_interval_is_the_same_distance_every_time_whatever_the_clocks_show(
     every: int, offset: int, span: int
 ) -> None:
