@@ -1,4 +1,4 @@
-"""What every request must pass before it is looked at: Host, size, depth, time. And a line in the log for each.
+"""What every request must pass before it is looked at: Host, path, size, depth, time. And a line in the log for each.
 
 A request is read whole before any of it is parsed, so nobody holds more than `BODY_BYTES` and `BODY_SECONDS`.
 """
@@ -62,6 +62,7 @@ class Bounds:
         said = dict(reversed(scope["headers"]))  # the first of each name
         try:
             self._require_host(scope)
+            _require_one_line(scope)
             whole = await _body(said, receive)
             if b"yaml" not in said.get(b"content-type", b""):  # a plan, whose reader has bounds of its own
                 _require_shallow(whole)
@@ -77,6 +78,12 @@ class Bounds:
         own = (scope.get("server") or ("",))[0]
         if not self._answers_to(hosts[0] if len(hosts) == 1 else b"", own):
             raise OutOfBounds(problems.WRONG_HOST, "INTERLOCK_ALLOWED_HOSTS adds names.")
+
+
+def _require_one_line(scope: Scope) -> None:
+    """Raise `OutOfBounds` if a path has a line break: routing would take some for another path, others for none."""
+    if "\n" in scope["path"]:
+        raise OutOfBounds(problems.UNREADABLE, "A path has no line break (%0A).")
 
 
 async def _body(said: Mapping[bytes, bytes], receive: Receive) -> bytes:

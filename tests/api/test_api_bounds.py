@@ -73,6 +73,13 @@ def test_what_is_no_route_is_a_problem(call: Calls) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
 
+def test_a_path_with_a_line_break_is_refused(call: Calls, client: Client) -> None:
+    client.create("story", "S-1")
+    for path in ("/api/instances/S-1%0A", "/api/instances/S%0A-1", "/api/diagrams/%0A", "/api/health%0A"):
+        answer = call("GET", path)
+        assert (answer.status_code, "line break" in answer.json()["detail"]) == (400, True), path
+
+
 def test_who_is_wrong_many_times_is_told_of_a_few_and_holds_nobody_up(call: Calls) -> None:
     wrong = {"trigger": "k" * 1_000, "wrong": 1}
     refused = call("POST", "/api/triggers/batch", json={"triggers": [wrong] * 1_000})
