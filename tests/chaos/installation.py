@@ -28,7 +28,6 @@ DEFINITIONS = "tests.chaos.machines_of_chaos"
 ROOT = Path(__file__).parents[2]
 BACK_SECONDS = 60.0  # a busy machine may take so long to start a part again
 LEASE_SECONDS = 3.0
-WITHOUT = ("flower", "commands")  # nobody here asks them for anything
 TRIGGER_NODES = ("triggers1", "triggers2")
 
 
@@ -140,7 +139,7 @@ def installed(directory: Path, receiver: Receiver, **more: Any) -> Iterator[Inst
     made = Installation(settings, receiver)
     tether, hold = os.pipe()
     try:
-        process = daemon.launch(settings, without=WITHOUT, prepare=PREPARE, tether=tether)
+        process = daemon.launch(settings, without=("flower",), prepare=PREPARE, tether=tether)
         try:
             yield made
         finally:

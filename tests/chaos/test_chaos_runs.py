@@ -69,7 +69,7 @@ def watched(client: Client, run: Run, meanwhile: Callable[[], object] = lambda: 
         meanwhile()
         return watch.view.settled
 
-    eventually(settled, timeout=ENDS_SECONDS, every=0.2)
+    eventually(settled, timeout=ENDS_SECONDS, every=0.1)
     return watch.view
 
 

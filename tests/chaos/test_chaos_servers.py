@@ -22,8 +22,8 @@ def test_a_flushed_broker_loses_nothing(installation: Installation) -> None:
     with Traffic(installation, "flush") as traffic, installation.client() as client:
         redis = client.runtime.redis
         assert redis is not None
-        for _ in range(4):
-            traffic.flows(12)
+        for _ in range(6):
+            traffic.flows(20)
             redis.flushall()
         traffic.flows()
     assert_promises_kept(installation, traffic.accepted)

@@ -12,7 +12,7 @@ from tests.chaos.storm.storm import Storm
 from tests.rights import operate
 from tests.waiting import eventually
 
-SECONDS = 6.0
+SECONDS = 10.0
 LONG = "{name: long, workstreams: [{id: w, tasks: [{id: t, command: [sleep, '60']}]}]}"
 RUNNING = """
 SELECT i.id::text, i.version FROM tasks t JOIN workflow_instances i ON i.id = t.task_id

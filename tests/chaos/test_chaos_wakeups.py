@@ -24,9 +24,9 @@ def test_every_message_delivered_twice_applies_once(installation: Installation) 
     with installation.client() as client:
         before = _applies_received(client)
         with Traffic(installation, "twice", agents=3, also=twice) as traffic:
-            traffic.flows(36)
+            traffic.flows(60)
         # The effects' messages too, each again after it was done.
-        for (effect,) in installation.sql("SELECT id::text FROM effects ORDER BY created_at DESC LIMIT 30"):
+        for (effect,) in installation.sql("SELECT id::text FROM effects ORDER BY created_at DESC LIMIT 50"):
             client.runtime.app.send_task("interlock.effect", args=[effect])
         assert_promises_kept(installation, traffic.accepted)
         eventually(lambda: _applies_received(client) - before >= 2 * len(traffic.accepted), timeout=BACK_SECONDS)
@@ -49,8 +49,8 @@ def test_two_beats_are_harmless_and_either_is_enough(installation: Installation,
         with Traffic(installation, "beats") as traffic:
             redis = client.runtime.redis
             assert redis is not None
-            for _ in range(2):
-                traffic.flows(12)
+            for _ in range(3):
+                traffic.flows(20)
                 redis.flushall()  # so that the sweeps have something to find
             with _stopped_beat(installation):
                 ticket = client.create("ticket", "beats-dozing")["id"]

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 def test_a_node_killed_in_mid_transaction_leaves_its_trigger_to_another(installation: Installation) -> None:
     with Traffic(installation, "midtx") as traffic, installation.client() as client:
         traffic.flows()
-        for number in range(2):
+        for number in range(3):
             fired = slow_trigger(client, f"midtx-slow-{number}")
             traffic.accepted[fired.request_id] = fired.workflow_id
             installation.process(eventually(installation.in_transaction)).kill()

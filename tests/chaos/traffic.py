@@ -58,10 +58,10 @@ class Traffic:
         for fault in self._faults:
             raise fault
 
-    def flows(self, triggers: int = 18) -> None:
+    def flows(self, triggers: int = 30) -> None:
         """Return once so many more triggers were applied or refused than when this was called."""
         goal = self._settled() + triggers
-        eventually(lambda: self._faults or self._settled() >= goal, timeout=PATIENCE_SECONDS, every=0.2)
+        eventually(lambda: self._faults or self._settled() >= goal, timeout=PATIENCE_SECONDS)
         for fault in self._faults:
             raise fault
 
