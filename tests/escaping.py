@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,7 @@ class Ground:
 
     def __init__(self, top: Path, database_url: str, broker_url: str, dba: "psycopg.Connection[Any]", sandbox: str):
         self.top, self.dba, self._made = top, dba, 0
+        self.has_patch = False
         self.settings = Settings(
             home=top / "home",
             database_url=database_url,
@@ -191,88 +192,80 @@ SEEN: Mapping[str, Callable[[Ground, Outcome], bool]] = {
 }
 
 
-def task(ground: Ground, lines: Sequence[str]) -> Iterator[Outcome]:
-    """Run lines as tasks, by workers."""
-    land = ground.land
-    of_all = {"workstream_id": str(land.workstream), "run_id": str(land.run)}
-    land.create("task", "demo/w/last", {"kind": "agent", **of_all})  # with it open, the workstream goes on
-    applied(land.client, land.run, "start")
-    applied(land.client, land.workstream, "all_tasks_created")
-    for line in lines:
-        name = ground.name()
-        made = land.create("task", f"demo/w/{name}", {"kind": "shell", "command": line, "max_retries": 0, **of_all})
-        applied(land.client, made, "scheduler_assigned")
-        assert work_loop.work(land.runtime, known(hand(land.runtime, f"hand-{name}"))) == 1
-        drain_all(land.runtime)
-        yield Outcome(_told(reported(land.client, made)), state(land.client, made) == "completed")
+def task(ground: Ground, line: str) -> Outcome:
+    """Run a line as a task, by a worker."""
+    land, name = ground.land, ground.name()
+    said = {"kind": "shell", "command": line, "workstream_id": str(land.workstream), "max_retries": 0}
+    made = land.create("task", f"demo/w/{name}", said | {"run_id": str(land.run)})
+    if state(land.client, land.run) != "running":
+        of_all = {"workstream_id": str(land.workstream), "run_id": str(land.run)}
+        land.create("task", "demo/w/last", {"kind": "agent", **of_all})  # with it open, the workstream goes on
+        applied(land.client, land.run, "start")
+        applied(land.client, land.workstream, "all_tasks_created")
+    applied(land.client, made, "scheduler_assigned")
+    assert work_loop.work(land.runtime, known(hand(land.runtime, f"hand-{name}"))) == 1
+    drain_all(land.runtime)
+    return Outcome(_told(reported(land.client, made)), state(land.client, made) == "completed")
 
 
-def gate(ground: Ground, lines: Sequence[str]) -> Iterator[Outcome]:
-    """Run lines as gates, by the effect `run_gate`."""
-    for line in lines:
-        made = ground.land.gate(line, ground.name())
-        ground.land.settle()
-        yield Outcome(_told(ground.land.said(made)), state(ground.land.client, made) != "FAILED")
+def gate(ground: Ground, line: str) -> Outcome:
+    """Run a line as a gate, by the effect `run_gate`."""
+    made = ground.land.gate(line, ground.name())
+    ground.land.settle()
+    return Outcome(_told(ground.land.said(made)), state(ground.land.client, made) != "FAILED")
 
 
-def patch(ground: Ground, lines: Sequence[str]) -> Iterator[Outcome]:
-    """Run lines from a patch's files, by gates."""
+def patch(ground: Ground, line: str) -> Outcome:
+    """Run a line from a patch's file, by a gate."""
     name = ground.name()
-    files = {f"{name}-{number}.sh": f"{line}\n" for number, line in enumerate(lines)}
-    ground.land.committed_patch(dict(files), name)
-    return gate(ground, [f"exec sh {each}" for each in files])
+    ground.land.committed_patch({f"{name}.sh": f"{line}\n"}, name)
+    return gate(ground, f"exec sh {name}.sh")
 
 
-def compensation(ground: Ground, lines: Sequence[str]) -> Iterator[Outcome]:
-    """Run lines by attempts to roll a patch back, each of which runs a gate as its test suite."""
+def compensation(ground: Ground, line: str) -> Outcome:
+    """Run a line by a rollback, which runs a gate as its test suite."""
     land, name = ground.land, ground.name()
     operate(land.runtime, "ann")
+    land.gate(line, name, started=False)
     entry = land.committed_patch({f"{name}.txt": "x\n"}, name)
-    for line in lines:
-        suite = ground.name()
-        land.gate(line, suite, started=False)
-        made = compensation_plan(land.runtime, entry).model_dump(mode="json")
-        made["actions"].append({"action": "run_tests", "test_suite": suite, "required": True})
-        try:
-            roll_back(land.runtime, entry, CompensationPlan.model_validate(made), by="ann", reason="a test")
-        except InterlockError as refused:
-            yield Outcome(f"{type(refused).__name__}: {refused}", not isinstance(refused, CompensationFailed))
-        else:
-            yield Outcome("", success=True)
+    made = compensation_plan(land.runtime, entry).model_dump(mode="json")
+    made["actions"].append({"action": "run_tests", "test_suite": name, "required": True})
+    try:
+        roll_back(land.runtime, entry, CompensationPlan.model_validate(made), by="ann", reason="a test")
+    except InterlockError as refused:
+        return Outcome(f"{type(refused).__name__}: {refused}", not isinstance(refused, CompensationFailed))
+    return Outcome("", success=True)
 
 
-def regression(ground: Ground, lines: Sequence[str]) -> Iterator[Outcome]:
-    """Run lines by searches for a regression, which run a gate on each tree."""
+def regression(ground: Ground, line: str) -> Outcome:
+    """Run a line by the search for a regression, which runs a gate on each tree."""
     land = ground.land
-    land.committed_patch({"suspect.txt": "x\n"}, ground.name())  # which all searches suspect
-    for line in lines:
-        try:
-            find_regression(land.runtime, line, workstream_ref=str(land.workstream))
-        except InterlockError as refused:
-            yield Outcome(f"{type(refused).__name__}: {refused}", not isinstance(refused, NothingToFind))
-        else:
-            yield Outcome("", success=True)
+    if not ground.has_patch:  # which all searches then suspect
+        ground.has_patch = bool(land.committed_patch({"suspect.txt": "x\n"}, ground.name()))
+    try:
+        find_regression(land.runtime, line, workstream_ref=str(land.workstream))
+    except InterlockError as refused:
+        return Outcome(f"{type(refused).__name__}: {refused}", not isinstance(refused, NothingToFind))
+    return Outcome("", success=True)
 
 
-Act = Callable[[Ground, Sequence[str]], Iterator[Outcome]]
-ACTORS: Mapping[str, Act] = {each.__name__: each for each in (task, gate, patch, compensation, regression)}
+ACTORS = {each.__name__: each for each in (task, gate, patch, compensation, regression)}
 
 
 def _told(said: Mapping[str, Any]) -> str:
     return "\n".join(str(said.get(each, "")) for each in ("reason", "error", "stdout", "stderr"))
 
 
-def tried(ground: Ground, act: Act) -> dict[str, bool]:
+def tried(ground: Ground, act: Callable[[Ground, str], Outcome]) -> dict[str, bool]:
     """Run all attempts and controls; returns for each whether it succeeded."""
-    names, alone = [*CONTROLS, *TOGETHER], [name for name, each in ATTEMPTS.items() if each.alone]
-    together = script([*CONTROLS.values(), *(ATTEMPTS[each].line for each in TOGETHER)])
-    ends = act(
-        ground, [ground.line(each) for each in (together, *(f"{ATTEMPTS[each].line}\nexit 9" for each in alone))]
-    )
-    ended = next(ends)
+    names = [*CONTROLS, *TOGETHER]
+    ended = act(ground, ground.line(script([*CONTROLS.values(), *(ATTEMPTS[each].line for each in TOGETHER)])))
     through = re.findall(r"through:([ \d]*)\.", ended.words)
     assert through, f"the script did not reach its end: {ended.words[-2000:]}"
     found = {name: str(number) in through[-1].split() for number, name in enumerate(names)}
     for name in TOGETHER:
         found[name] |= bool(ATTEMPTS[name].seen) and ground.seen(ATTEMPTS[name].seen, ended)
-    return found | {name: ground.seen(ATTEMPTS[name].seen, each) for name, each in zip(alone, ends, strict=True)}
+    for name, each in ATTEMPTS.items():
+        if each.alone:
+            found[name] = ground.seen(each.seen, act(ground, ground.line(f"{each.line}\nexit 9")))
+    return found

@@ -1,6 +1,6 @@
 """What other people's commands try, by each way in which they are run: the table of docs/security.md, tried whole."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -11,10 +11,11 @@ from interlock.workers.isolation.boundary import boundary
 from interlock.workers.system import process_privacy, process_tree
 from tests import databases
 from tests.attempts import ATTEMPTS, CONTROLS
-from tests.escaping import ACTORS, Act, Ground, tried
+from tests.escaping import ACTORS, Ground, Outcome, tried
 from tests.homes import open_directory
 
 pytestmark = pytest.mark.integration
+Act = Callable[[Ground, str], Outcome]
 actors = pytest.mark.parametrize("act", ACTORS.values(), ids=ACTORS.keys())
 
 
