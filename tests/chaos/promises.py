@@ -21,7 +21,7 @@ SELECT request_id, status, error FROM trigger_requests
  WHERE status NOT IN ('applied', 'rejected', 'superseded') AND origin <> 'timer'"""
 UNFINISHED_EFFECTS = "SELECT id, status, attempts, error FROM effects WHERE status <> 'done'"
 # Asked at once: an effect that ends fires a trigger, and a trigger that is applied begins an effect.
-AT_WORK = f"SELECT 1 FROM ({UNSETTLED}) r UNION ALL SELECT 1 FROM ({UNFINISHED_EFFECTS}) e LIMIT 1"
+AT_WORK = f"SELECT r::text FROM ({UNSETTLED}) r UNION ALL SELECT e::text FROM ({UNFINISHED_EFFECTS}) e LIMIT 5"
 TWICE = "SELECT request_id FROM workflow_transitions GROUP BY request_id HAVING count(*) > 1"
 MOVED_WITHOUT_REQUEST = """
 SELECT t.id, t.request_id, r.status
@@ -58,7 +58,13 @@ NEWEST_EVENT = "SELECT xid::text || '-' || position FROM workflow_transitions OR
 
 def assert_promises_kept(installation: Installation, accepted: Mapping[str, UUID]) -> None:
     """Wait until everything is decided, then check all of it, also what earlier tests left."""
-    eventually(lambda: not installation.sql(AT_WORK), timeout=SETTLE_SECONDS)
+
+    def settled() -> bool:
+        left = installation.sql(AT_WORK)
+        assert not left, f"still at work: {left}"
+        return True
+
+    eventually(settled, timeout=SETTLE_SECONDS)
     assert_nothing_lost(installation, accepted)
     assert_exactly_once(installation)
     assert installation.sql(OUT_OF_ORDER) == []
