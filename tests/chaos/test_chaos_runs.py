@@ -13,6 +13,7 @@ from interlock.workers.orchestration.run_view import RunView, Watch
 from interlock.workers.orchestration.submission import Run, submit
 from interlock.workflows.plan.read import read_plan
 from tests.chaos.installation import Installation
+from tests.sleepers import lasting, sleepers
 from tests.waiting import eventually
 
 ENDS_SECONDS = 150.0
@@ -164,7 +165,7 @@ def test_a_critical_failure_ends_the_run_cancels_the_rest_and_archives(
 
 def test_cancelling_stops_what_runs(installation: Installation, tmp_path: Path) -> None:
     with installation.client() as client:
-        run = accepted(client, tmp_path, CHAIN % steps(2, "sleep 60"))
+        run = accepted(client, tmp_path, CHAIN % steps(2, f"sleep {lasting(60)}"))
         cancel = once(
             lambda: client.fire(run.id, "cancel", by="test", data={"reason": "enough"}),
             began(tmp_path, "s0"),
@@ -172,7 +173,7 @@ def test_cancelling_stops_what_runs(installation: Installation, tmp_path: Path) 
         view = watched(client, run, cancel)
         assert view.run["state"] == "canceled"
         assert states(view.tasks) == {"cancelled"}
-        eventually(lambda: not _sleeping("sleep 60"), timeout=30)
+        eventually(lambda: not sleepers(lasting(60)), timeout=30)
         assert not (tmp_path / "ended").exists()
 
 
@@ -183,8 +184,3 @@ def repository(path: Path) -> None:
     identity = ("-c", "user.name=test", "-c", "user.email=test@localhost")
     for words in (("init", "-q", "-b", "main"), ("add", "."), (*identity, "commit", "-qm", "first")):
         subprocess.run(["git", *words], cwd=path, check=True)
-
-
-def _sleeping(command: str) -> bool:
-    found = subprocess.run(["pgrep", "-f", f"^{command}$"], capture_output=True, check=False)
-    return found.returncode == 0

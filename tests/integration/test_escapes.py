@@ -1,6 +1,9 @@
 """What other people's commands try, by each way in which they are run: the table of docs/security.md, tried whole."""
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from typing import Any
 
 import psycopg
@@ -29,6 +32,20 @@ def database(servers: Servers, template: str) -> Iterator[tuple[str, "psycopg.Co
         yield url, dba
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """On this machine, also beside another checkout's tests: who starts processes without end uses up their account's.
+
+    Without a sandbox the kernel counts those of all its commands together, and the others' shells cannot fork.
+    """
+    root = os.open("/", os.O_RDONLY)
+    try:
+        flock(root, LOCK_EX)
+        yield
+    finally:
+        os.close(root)
+
+
 @pytest.fixture
 def ground(
     request: pytest.FixtureRequest,
@@ -40,7 +57,7 @@ def ground(
     url, dba = database
     dba.execute("DROP TABLE IF EXISTS forged")
     monkeypatch.setenv("SECRET_OF_THE_WORKER", "x")
-    with open_directory() as top:
+    with alone(), open_directory() as top:
         made = Ground(top, url, broker_url, dba, request.param)
         if request.param == "auto" and (found := boundary(made.settings)).bubblewrap is None:
             pytest.skip(f"no sandbox here: {found.why}")

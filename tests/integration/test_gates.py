@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psutil
 import pytest
 
 from interlock.beat import sweeps
@@ -30,6 +29,7 @@ from tests.commanding import OPERATOR
 from tests.driving import drain_all, state
 from tests.landscape import Landscape
 from tests.nodes import node
+from tests.sleepers import lasting, sleepers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -150,28 +150,26 @@ def test_who_loses_the_lease_kills_the_command_and_reports_nothing(
     make_runtime: Callable[..., Runtime], dba: Dba, tmp_path: Path
 ) -> None:
     land = Landscape(make_runtime(effect_lease_seconds=3.0), dba, tmp_path)
-    gate = land.gate(["sleep", "98.7"])
+    gate = land.gate(["sleep", lasting(98.7)])
     effect_id = land.effect(gate, "run_gate")["id"]
     running = threading.Thread(target=effect_runner.run, args=(land.runtime, effect_id))
     running.start()
-    eventually(lambda: _sleepers("98.7"))
+    eventually(lambda: sleepers(lasting(98.7)))
     dba.execute("UPDATE effects SET token = token + 1 WHERE id = %s", (effect_id,))  # as if taken back and leased anew
     running.join(timeout=30)
     assert not running.is_alive()
-    assert not _sleepers("98.7")
+    assert not sleepers(lasting(98.7))
     assert land.effect(gate, "run_gate")["status"] == "leased"
     assert drain_all(land.runtime) == 0
 
 
-@pytest.mark.parametrize(
-    ("seconds", "over", "outcome"), [("97.6", "workstream", "cancelled"), ("97.5", "run", "canceled")]
-)
+@pytest.mark.parametrize(("seconds", "over", "outcome"), [(97.6, "workstream", "cancelled"), (97.5, "run", "canceled")])
 @pytest.mark.promise("O11")
 def test_a_running_gate_of_a_workstream_or_run_that_ends_is_stopped_and_cancelled(
-    land: Landscape, seconds: str, over: str, outcome: str
+    land: Landscape, seconds: float, over: str, outcome: str
 ) -> None:
-    gate = land.gate(["sleep", seconds])
-    with _running(land, gate, seconds):
+    gate = land.gate(["sleep", lasting(seconds)])
+    with _running(land, gate, lasting(seconds)):
         if over == "run":
             land.fire(land.run, "start")
             land.fire(land.run, "cancel", reason="enough")
@@ -185,8 +183,8 @@ def test_a_running_gate_of_a_workstream_or_run_that_ends_is_stopped_and_cancelle
 
 @pytest.mark.promise("O10")
 def test_a_gate_that_no_node_reports_on_fails_at_its_deadline_and_its_command_is_stopped(land: Landscape) -> None:
-    gate = land.gate(["sleep", "97.4"], timeout_sec=300)
-    with _running(land, gate, "97.4"):
+    gate = land.gate(["sleep", lasting(97.4)], timeout_sec=300)
+    with _running(land, gate, lasting(97.4)):
         deadline = "trigger_requests WHERE workflow_id = %s AND status = 'scheduled'"
         left = land.dba.execute(f"SELECT extract(epoch FROM not_before - now()) FROM {deadline}", (gate,)).fetchone()
         assert left
@@ -221,8 +219,8 @@ def test_a_gate_whose_process_is_killed_is_run_again_at_once(
 ) -> None:
     land, chosen = leased_long
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1"):
-        gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 97.3", shell=True)  # noqa: S604 - its point
-        eventually(lambda: _sleepers("97.3"), timeout=30)
+        gate = land.gate(f"test -e ran && exit 0; touch ran; exec sleep {lasting(97.3)}", shell=True)  # noqa: S604 - its point
+        eventually(lambda: sleepers(lasting(97.3)), timeout=30)
         os.kill(pid(land.effect(gate, "run_gate")["leased_by"]), signal.SIGKILL)
         eventually(lambda: land.effect(gate, "run_gate")["status"] == "done", timeout=30)
     drain_all(land.runtime)
@@ -237,11 +235,11 @@ def test_a_gate_whose_node_is_killed_is_run_again_by_the_node_that_takes_its_pla
 ) -> None:
     """Long before its lease ends, as a killed node's tasks."""
     land, chosen = leased_long
-    gate = land.gate("test -e ran && exit 0; touch ran; exec sleep 96.3", shell=True)  # noqa: S604 - its point
+    gate = land.gate(f"test -e ran && exit 0; touch ran; exec sleep {lasting(96.3)}", shell=True)  # noqa: S604 - its point
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2") as doomed:
-        eventually(lambda: _sleepers("96.3"), timeout=30)
+        eventually(lambda: sleepers(lasting(96.3)), timeout=30)
         doomed.kill()
-    eventually(lambda: not _sleepers("96.3"))
+    eventually(lambda: not sleepers(lasting(96.3)))
     assert land.effect(gate, "run_gate")["status"] == "leased"
     with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "2"):
         eventually(lambda: land.effect(gate, "run_gate")["status"] == "done", timeout=30)
@@ -257,10 +255,10 @@ def test_the_workers_of_a_machine_give_back_the_gates_of_its_killed_nodes(
     lease = {**LONG_LEASE, "heartbeat_seconds": 2.0}
     land = Landscape(make_runtime(**lease), dba, tmp_path)
     chosen = settings.model_copy(update=lease)
-    gate = land.gate(["sleep", "95.3"])
+    gate = land.gate(["sleep", lasting(95.3)])
     with node(chosen, tmp_path, "worker", "-Q", "work", "-c", "2"):
         with node(chosen, tmp_path, "worker", "-Q", "gates", "-c", "1") as doomed:
-            eventually(lambda: _sleepers("95.3"), timeout=30)
+            eventually(lambda: sleepers(lasting(95.3)), timeout=30)
             doomed.kill()
         eventually(lambda: land.effect(gate, "run_gate")["status"] == "pending", timeout=30)
     assert land.effect(gate, "run_gate")["error"] == "its worker was killed"
@@ -292,12 +290,8 @@ def _running(land: Landscape, gate: UUID, seconds: str) -> Iterator[None]:
     """A block during which the gate's `sleep` runs; it must end that."""
     running = threading.Thread(target=effect_runner.run, args=(land.runtime, land.effect(gate, "run_gate")["id"]))
     running.start()
-    eventually(lambda: _sleepers(seconds))
+    eventually(lambda: sleepers(seconds))
     yield
     running.join(timeout=30)
     assert not running.is_alive()
-    assert not _sleepers(seconds)
-
-
-def _sleepers(seconds: str) -> list[psutil.Process]:
-    return [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", seconds]]
+    assert not sleepers(seconds)

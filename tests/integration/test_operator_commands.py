@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from tests.driving import state
 from tests.landscape import Landscape
 from tests.repositories import everything, git
 from tests.rights import OF_SECRET, end_at
+from tests.sleepers import lasting, sleepers
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -274,14 +274,9 @@ def test_a_gate_that_cannot_be_run_is_no_broken_tree(land: Landscape) -> None:
     assert "pytset: not found" in told["message"]
 
 
-def _sleeping(seconds: str) -> bool:
-    """Whether a gate is at it: its sandbox lets it write nothing that we could look at."""
-    return subprocess.run(["pgrep", "-fx", f"sleep {seconds}"], capture_output=True, check=False).returncode == 0
-
-
 def _interrupt(settings: Settings, number: int) -> None:
     """Begin a search, and interrupt it by a signal while its gate runs."""
-    seconds = f"300.{os.getpid()}{number:02}"
+    seconds = lasting(300 + number)  # to be seen by that: its sandbox lets a gate write nothing that we could look at
     words = ("regression", "find", "--run", "demo", "--gate", f"exec sleep {seconds}")
     searching = subprocess.Popen(
         [sys.executable, "-m", "interlock.cli.main", *words],
@@ -291,10 +286,10 @@ def _interrupt(settings: Settings, number: int) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    eventually(lambda: _sleeping(seconds), timeout=60)
+    eventually(lambda: sleepers(seconds), timeout=60)
     searching.send_signal(number)
     assert searching.wait(60) == 128 + number
-    eventually(lambda: not _sleeping(seconds))
+    eventually(lambda: not sleepers(seconds))
 
 
 def test_a_search_that_is_interrupted_leaves_nothing_behind(land: Landscape) -> None:
