@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.installation import Installation, installed
+from tests.chaos.promises import settle
 from tests.chaos.receiver import receiving
 from tests.sharing import shared_in_directory
 
@@ -27,6 +28,15 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 def installation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """All parts supervised, in a directory that only its owner may enter."""
     return shared_in_directory(request, INSTALLED, partial(_installed, tmp_path_factory.mktemp("chaos")))
+
+
+@pytest.fixture(autouse=True)
+def _settled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """Each test ends with nothing at work: afterwards its repositories are deleted, and effects on them would fail."""
+    shared = request.getfixturevalue("installation") if "installation" in request.fixturenames else None
+    yield
+    if shared is not None:
+        settle(shared)
 
 
 @contextmanager

@@ -58,13 +58,7 @@ NEWEST_EVENT = "SELECT xid::text || '-' || position FROM workflow_transitions OR
 
 def assert_promises_kept(installation: Installation, accepted: Mapping[str, UUID]) -> None:
     """Wait until everything is decided, then check all of it, also what earlier tests left."""
-
-    def settled() -> bool:
-        left = installation.sql(AT_WORK)
-        assert not left, f"still at work: {left}"
-        return True
-
-    eventually(settled, timeout=SETTLE_SECONDS)
+    settle(installation)
     assert_nothing_lost(installation, accepted)
     assert_exactly_once(installation)
     assert installation.sql(OUT_OF_ORDER) == []
@@ -72,6 +66,17 @@ def assert_promises_kept(installation: Installation, accepted: Mapping[str, UUID
     assert_no_stale_report(installation)
     assert_relayed(installation)
     assert_journaled(installation)
+
+
+def settle(installation: Installation) -> None:
+    """Wait until every trigger is decided and every effect done, by any test."""
+
+    def settled() -> bool:
+        left = installation.sql(AT_WORK)
+        assert not left, f"still at work: {left}"
+        return True
+
+    eventually(settled, timeout=SETTLE_SECONDS)
 
 
 def assert_nothing_lost(installation: Installation, accepted: Mapping[str, UUID]) -> None:
