@@ -15,6 +15,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.integration
 
 LIFE = ["task-received", "task-started", "task-succeeded"]
+GREETING = "test-greeting"
 
 
 def test_flower_is_told_of_each_task_in_order_also_after_a_lost_connection(
@@ -22,6 +23,7 @@ def test_flower_is_told_of_each_task_in_order_also_after_a_lost_connection(
 ) -> None:
     story = client.create("story", "S-1", project=project)["id"]
     lives: dict[str, list[str]] = {}
+    greetings: list[dict[str, str]] = []
 
     def note(event: dict[str, str]) -> None:
         lives.setdefault(event["uuid"], []).append(event["type"])
@@ -29,14 +31,28 @@ def test_flower_is_told_of_each_task_in_order_also_after_a_lost_connection(
     runtime = client.runtime
     worker = node(runtime.settings, tmp_path, "worker", "-Q", "triggers", "-c", "1", "-E")
     with worker as process, runtime.app.connection_for_read() as connection:
-        receiver = runtime.app.events.Receiver(connection, handlers=dict.fromkeys(LIFE, note))
-        with receiver.consumer_context(wakeup=False) as (listening, _, _):
+        receiver = runtime.app.events.Receiver(
+            connection, handlers=dict.fromkeys(LIFE, note) | {GREETING: greetings.append}
+        )
+        with (
+            receiver.consumer_context(wakeup=False) as (listening, _, _),
+            runtime.app.events.default_dispatcher() as greeter,
+        ):
 
-            def lived(request_id: str) -> bool:
+            def heard() -> None:
                 with suppress(TimeoutError):
                     listening.drain_events(timeout=0.2)
+
+            def listens() -> bool:
+                greeter.send(GREETING)
+                heard()
+                return bool(greetings)
+
+            def lived(request_id: str) -> bool:
+                heard()
                 return lives.get(request_id) == LIFE
 
+            eventually(listens)  # kombu subscribes when it first waits for something
             before = client.fire(story, "design_complete", by="a").request_id
             eventually(lambda: lived(before))
 
