@@ -10,6 +10,7 @@ from interlock.supervisor.backup.directory import PARTIAL, exclusively
 from interlock.workers.audit.backup_manifest import TrustedKeys
 from interlock.workers.audit.kept_backups import KeptBackup, newest_first
 from interlock.workers.system.safe_remove import remove
+from interlock.workers.system.uninterrupted import uninterrupted
 
 
 def prune(directory: Path, keys: TrustedKeys, *, keep_last: int, keep_days: float) -> list[Path]:
@@ -26,8 +27,9 @@ def prune(directory: Path, keys: TrustedKeys, *, keep_last: int, keep_days: floa
         doomed = expired(newest_first(directory, keys), keep_last=keep_last, keep_days=keep_days, now=datetime.now(UTC))
         for path in doomed:
             draft = directory / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(4)}"  # deleted later, should we be killed
-            path.rename(draft)
-            remove(draft)
+            with uninterrupted():
+                path.rename(draft)
+                remove(draft)
     return doomed
 
 

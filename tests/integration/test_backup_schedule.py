@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from interlock.supervisor import daemon, home_marker
-from interlock.supervisor.backup import schedule
+from interlock.supervisor.backup import retention, schedule
 from interlock.supervisor.backup.directory import LOCK, PARTIAL, exclusively
 from interlock.supervisor.embedded import CELERY_PARTS
 from interlock.supervisor.environment import environment
@@ -28,6 +29,8 @@ from interlock.workers.audit.kept_backups import name_of, newest_first
 from interlock.workers.operations.checks.evidence import check_backups
 from interlock.workers.runtime import Runtime
 from interlock.workers.settings import Settings
+from interlock.workers.system.ended_by import ended_by
+from interlock.workers.system.safe_remove import remove
 from tests import databases, homes
 from tests.homes import installed, open_directory
 from tests.signalled import Signalled
@@ -130,6 +133,26 @@ def test_on_a_full_disk_it_says_so_and_keeps_the_old_ones(
     assert (told["event"], told["level"]) == ("backup_failed", "error")
     assert "No space left on device. Make room there" in told["error"]
     assert listed(chosen) == before
+
+
+def test_a_stop_while_an_old_one_is_deleted_leaves_no_half_of_it(
+    chosen: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule.take_if_due(chosen)
+    (first,) = listed(chosen)
+    kept = sorted(copies(chosen, first, 10, 20))
+    (place,) = {each.parent for each in kept}
+
+    def asked_to_end(path: Path) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        remove(path)
+
+    monkeypatch.setattr(retention, "remove", asked_to_end)
+    keys = signing_keys.trusted_keys(chosen.signing_directory)
+    with pytest.raises(SystemExit), ended_by({signal.SIGTERM}, code=0):
+        retention.prune(place, keys, keep_last=1, keep_days=7)
+    assert drafts(chosen) == []
+    assert listed(chosen) == sorted([first, kept[-1]])
 
 
 def test_while_another_is_written_it_waits_for_the_next_time(
