@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from interlock.cli.server.up_down import KINDS
+from interlock.db.audit import verification
 from interlock.workers.settings import Settings
 from interlock.workers.system.users import os_user
 from interlock.workflows.catalogue import catalogue
@@ -313,6 +314,11 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
         )
     ]
     enable = "; ".join(f"ALTER TABLE workflow_transitions ENABLE ALWAYS TRIGGER {each}" for each in triggers)
+    own = (
+        verification.VERIFY_LOCK,
+        verification.COMPARE_LOCK,
+    )  # the installation's own sweeps would tell of it all day
+    dba.execute("SELECT pg_advisory_lock(n) FROM unnest(%s::bigint[]) n", (list(own),))
     dba.execute(as_a_bad_dba.format(by="mallory", event=event, enable=enable))  # type: ignore[arg-type]
     try:
         found = terminal.run("audit", "verify", "--json")
@@ -320,6 +326,7 @@ def test_audit_verify_tells_what_it_read_and_exits_1_at_a_changed_event(
         read = terminal.run("history", story)
     finally:
         dba.execute(as_a_bad_dba.format(by="ann", event=event, enable=enable))  # type: ignore[arg-type]
+        dba.execute("SELECT pg_advisory_unlock_all()")
     assert found.code == 1
     assert found.json["ok"] is False
     instance = terminal.ok("show", story)["id"]
