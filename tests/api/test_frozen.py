@@ -79,8 +79,6 @@ def test_every_request_is_answered_within_ten_seconds_and_works_again_afterwards
         with ThreadPoolExecutor(40) as threads:
             for each in (*programs[:2], redrive, *pages):
                 assert each().status_code == 200
-            unfrozen = [threads.submit(timed, each) for each in (*programs, *pages) if each is not fire]
-            within = WITHIN_SECONDS + max(each.result()[1] for each in unfrozen)  # what a busy machine adds
             acting = [threads.submit(timed, redrive) for _ in range(6)]  # some are under way when it freezes
             with frozen(dba):
                 asked = [threads.submit(timed, each) for each in programs]
@@ -88,20 +86,20 @@ def test_every_request_is_answered_within_ten_seconds_and_works_again_afterwards
                 ready, seconds = timed(lambda: http.get("/api/ready"))
                 assert (ready.status_code, ready.json()["type"]) == (503, UNAVAILABLE)
                 assert "PostgreSQL does not answer" in ready.json()["detail"]
-                assert seconds < within
+                assert seconds < WITHIN_SECONDS
                 assert http.get("/api/health").status_code == 200
                 for answer, seconds in (each.result() for each in asked):
                     assert (answer.status_code, answer.json()["type"]) == (503, UNAVAILABLE), answer.text
                     assert answer.headers["content-type"] == "application/problem+json"
                     assert answer.headers["retry-after"] == "1"
-                    assert seconds < within, answer.request.url
+                    assert seconds < WITHIN_SECONDS, answer.request.url
                 for answer, seconds in (each.result() for each in looked):
                     assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
                     assert "interlock doctor" in answer.text
-                    assert seconds < within
+                    assert seconds < WITHIN_SECONDS
                 for answer, seconds in (each.result() for each in acting):
                     assert answer.status_code in {200, 503}
-                    assert seconds < within
+                    assert seconds < WITHIN_SECONDS
         eventually(lambda: http.get("/api/ready").status_code == 200)
         for each in (*programs[:2], redrive, *pages):
             assert each().status_code == 200
