@@ -17,7 +17,8 @@ def prune(directory: Path, keys: TrustedKeys, *, keep_last: int, keep_days: floa
     """Delete the backups that have expired; returns them, oldest first.
 
     Only complete backups that a trusted key signed are deleted: what is damaged, of another installation or no backup
-    is left alone. Each is renamed first, so that no half of one is ever listed.
+    is left alone. Each is renamed first, so that no half of one is ever listed, and a signal that asks this
+    process to end waits until it is gone.
 
     Raises:
         BackupUnderWay: another process is writing a backup into the directory.

@@ -141,7 +141,6 @@ def test_a_stop_while_an_old_one_is_deleted_leaves_no_half_of_it(
     schedule.take_if_due(chosen)
     (first,) = listed(chosen)
     kept = sorted(copies(chosen, first, 10, 20))
-    (place,) = {each.parent for each in kept}
 
     def asked_to_end(path: Path) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -150,7 +149,7 @@ def test_a_stop_while_an_old_one_is_deleted_leaves_no_half_of_it(
     monkeypatch.setattr(retention, "remove", asked_to_end)
     keys = signing_keys.trusted_keys(chosen.signing_directory)
     with pytest.raises(SystemExit), ended_by({signal.SIGTERM}, code=0):
-        retention.prune(place, keys, keep_last=1, keep_days=7)
+        retention.prune(chosen.backups_directory, keys, keep_last=1, keep_days=7)
     assert drafts(chosen) == []
     assert listed(chosen) == sorted([first, kept[-1]])
 

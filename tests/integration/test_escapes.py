@@ -34,9 +34,10 @@ def database(servers: Servers, template: str) -> Iterator[tuple[str, "psycopg.Co
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """On this machine, also beside another checkout's tests: who starts processes without end uses up their account's.
+    """Only one of these tests runs on this machine during the block, whichever checkout it is of.
 
-    Without a sandbox the kernel counts those of all its commands together, and the others' shells cannot fork.
+    One of the attempts starts processes without end. The kernel counts those of all commands of an account together, so
+    shells without a sandbox could not fork beside it.
     """
     root = os.open("/", os.O_RDONLY)
     try:
